@@ -37,6 +37,9 @@ options:
       artifacts:
         description: Directory with artifacts that were prepared before.
         type: path
+      backups:
+        description: Directory in which backups lie.
+        type: path
       kubeconfig_output:
         description: File for the kubeconfig of the control plane.
         type: path

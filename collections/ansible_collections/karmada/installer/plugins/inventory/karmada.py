@@ -116,6 +116,12 @@ options:
         Directory with artifacts that were prepared before, for documents with C(spec.artifacts.source=Directory).
         Relative to the inventory file.
     type: str
+  backups:
+    description:
+      - >-
+        Directory in which backups lie, for documents of kind EtcdBackup with C(spec.target.directory): a disk, or a
+        share that is mounted there. Relative to the inventory file.
+    type: str
   membership:
     description:
       - >-

@@ -30,11 +30,12 @@ FORMER_MODE = "formerMode"
 #: Increased when a field is added or changes its meaning. 2: version of the collection that wrote it. 3: prefix and
 #: nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on hosts. 7: members in a
 #: file of their own; long files are packed. 8: digests of images, and restarts that are due for members. 9: UID of the
-#: host cluster. 10: the object that manages it, and members of etcd.
-FORMAT = 10
+#: host cluster. 10: the object that manages it, and members of etcd. 11: the key that signs backups, and the newest.
+FORMAT = 11
 #: A Secret holds 1 MiB, and the records of a thousand members come close to that: files above this size are packed.
 PACK_ABOVE = 64 * 1024
 _PACKED = ".gz"
+_BACKUP_KEY = "backup.key"
 #: Version of this collection, as in galaxy.yml (which is absent once the collection is installed).
 COLLECTION_VERSION = "0.1.0"
 
@@ -135,6 +136,21 @@ class Manager:
         return f"KarmadaDeployment {self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True)
+class LastBackup:
+    """The newest verified backup of a series. ``started`` is ISO 8601, UTC; ``size`` in bytes, ``duration`` in seconds.
+
+    ``allowed`` is the age in seconds from which it is too old, by the schedule at that time; 0 if there was none.
+    """
+
+    name: str
+    started: str
+    size: int
+    revision: int
+    duration: int
+    allowed: int = 0
+
+
 @dataclass(frozen=True, repr=False)
 class State:
     """Memory of one instance. Has no representation, because it holds keys."""
@@ -175,6 +191,10 @@ class State:
     restarts_due: tuple[str, ...] = ()
     #: the object that manages the instance: the one from which the last run started that may write
     manager: Manager = field(default_factory=Manager)
+    #: private key (PEM) that signs records of backups; empty before the first one
+    backup_key: bytes = b""
+    #: name of an EtcdBackup → its newest verified backup
+    backups: Mapping[str, LastBackup] = field(default_factory=dict)
 
     def member(self, name: str) -> MemberEntry:
         """Record of a member, read as its entry of the document; nothing but its name where it has none."""
@@ -229,6 +249,7 @@ def to_files(state: State) -> dict[str, bytes]:
         "restartsDue": list(state.restarts_due),
         "hostCluster": state.host_cluster,
         "manager": asdict(state.manager),
+        "backups": {name: asdict(each) for name, each in state.backups.items()},
     }
     files = {
         "instance.json": _json(plain),
@@ -237,6 +258,8 @@ def to_files(state: State) -> dict[str, bytes]:
         "owned.json": _json(state.owned),
         "sa.key": state.service_account_key,
     }
+    if state.backup_key:
+        files[_BACKUP_KEY] = state.backup_key
     if state.document is not None:
         files["document.json"] = _json(state.document)
     for name, pair in state.authorities.items():
@@ -305,8 +328,10 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             restarts_due=tuple(plain.get("restartsDue", ())),
             host_cluster=plain.get("hostCluster", ""),
             manager=Manager(**plain.get("manager", {})),
+            backup_key=files.get(_BACKUP_KEY, b""),
+            backups={name: LastBackup(**each) for name, each in plain.get("backups", {}).items()},
         )
-    except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, OSError, EOFError, zlib.error) as error:
         raise ProblemsError(
             [
                 Problem(

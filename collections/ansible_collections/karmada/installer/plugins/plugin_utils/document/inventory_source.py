@@ -30,7 +30,7 @@ manifest: prod.yaml"""
 
 OPTIONS = (
     *("manifest", "kubeconfig", "context", "namespace", "name", "secrets", "config_maps", "artifacts"),
-    *("kubeconfig_output", "report_output", "membership"),
+    *("kubeconfig_output", "report_output", "membership", "backups"),
 )
 #: Where it comes from which members there are: what the document lists, or also what is registered.
 SPEC, LIVE = "spec", "live"
@@ -148,6 +148,8 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
             "artifacts": artifacts,
             "kubeconfig_output": _absolute(file, options.get("kubeconfig_output")) or kubeconfig_beside,
             "report_output": _absolute(file, options.get("report_output")) or f"{beside}.report.json",
+            # Not looked for here: a share that is not mounted is no matter of an installation.
+            "backups": _absolute(file, options.get("backups")),
             "object_uid": None if "manifest" in options else deployment["metadata"].get("uid"),
         },
         membership=options.get("membership", SPEC),

@@ -88,6 +88,18 @@ _PLAIN = {
             },
         },
         "owned": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": _TEXT}},
+        "backups": {
+            "type": "object",
+            "maxProperties": 64,
+            "additionalProperties": {
+                "type": "object",
+                "properties": {
+                    "name": {**_NAME, "maxLength": 128},
+                    "started": {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[+]00:00$"},
+                    **{key: {"type": "integer", "minimum": 0} for key in ("size", "revision", "duration", "allowed")},
+                },
+            },
+        },
     },
 }
 
@@ -156,7 +168,15 @@ def _plain(state: State) -> dict[str, Any]:
     members = [dict(vars(each)) for each in state.etcd.members]
     etcd = {**vars(state.etcd), "nodes": list(state.etcd.nodes), "members": members}
     lists = {name: list(found[name]) for name in ("passages", "restarts_due")}
-    return {**found, **lists, "etcd": etcd, "journal": vars(state.journal), "manager": vars(state.manager)}
+    backups = {name: dict(vars(each)) for name, each in state.backups.items()}
+    return {
+        **found,
+        **lists,
+        "backups": backups,
+        "etcd": etcd,
+        "journal": vars(state.journal),
+        "manager": vars(state.manager),
+    }
 
 
 @functools.cache

@@ -30,6 +30,7 @@ class Connection:
     kubeconfig_output: str | None = None
     report_output: str | None = None
     object_uid: str | None = None
+    backups: str | None = None
 
     @property
     def page_output(self) -> str | None:

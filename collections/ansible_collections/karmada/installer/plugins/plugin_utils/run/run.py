@@ -244,6 +244,14 @@ class Run(Facts):
         with self.store.writing(self, step):
             yield
 
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Hold the lock, with the state read after it was taken, to note in it what is no part of an operation."""
+        if self.check:
+            raise AssertionError("a check run must not write")
+        with self.store.recording(self):
+            yield
+
     def ensure_namespace(self) -> str | None:
         """UID of the namespace if this call created it, or a run that was killed before it could record that."""
         found = self.host_cluster.get("v1", "Namespace", self.namespace)

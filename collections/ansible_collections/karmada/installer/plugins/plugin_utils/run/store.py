@@ -90,6 +90,10 @@ class StateStore(ABC):
         return {}
 
     @abstractmethod
+    def recording(self, run: Run) -> AbstractContextManager[None]:
+        """As ``writing``, for what is noted beside the operation of the journal: that stays as it is."""
+
+    @abstractmethod
     def take_lock(self) -> None:
         """Take the lock for the rest of the run, where nothing of the state is to be written."""
 
@@ -154,6 +158,15 @@ class SecretStore(StateStore):
             self._lock.release()
             raise
         run.save(journaled, namespace_uid=created)
+        yield
+        self._lock.check()
+
+    @contextmanager
+    def recording(self, run: Run) -> Iterator[None]:
+        """Take the lock and read the state again."""
+        self._hold_lock()
+        self.state = self._read()
+        run.look_again(self.state)
         yield
         self._lock.check()
 
@@ -305,6 +318,12 @@ class HostFiles(StateStore):
     def writing(self, run: Run, step: str) -> Iterator[None]:
         """No lock to take, and no other writer: the journal is opened when the work on hosts begins."""
         del run, step
+        yield
+
+    @contextmanager
+    def recording(self, run: Run) -> Iterator[None]:
+        """No lock to take, and no other writer."""
+        del run
         yield
 
     def take_lock(self) -> None:

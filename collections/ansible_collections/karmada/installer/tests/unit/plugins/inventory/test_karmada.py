@@ -66,6 +66,7 @@ def test_paths_are_relative_to_the_source(site: Path) -> None:
         secrets="./secrets",
         config_maps="config-maps",
         artifacts="secrets/../artifacts",
+        backups="../mounted",
     )
     source = inventory_source.load(path, {})
     assert source.connection == {
@@ -76,6 +77,7 @@ def test_paths_are_relative_to_the_source(site: Path) -> None:
         "artifacts": str(site / "artifacts"),
         "kubeconfig_output": str(site / "prod.kubeconfig"),
         "report_output": str(site / "prod.report.json"),
+        "backups": str(site.parent / "mounted"),
         "object_uid": None,
     }
     assert source.deployment == manifest.resolve(manifest.parse(corpus_files.named("full").text))

@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
     FORMAT,
     EtcdState,
     Journal,
+    LastBackup,
     State,
     from_files,
     to_files,
@@ -51,6 +52,14 @@ STATES = st.builds(
     digests=st.dictionaries(TEXT, st.from_regex("sha256:[0-9a-f]{64}", fullmatch=True), max_size=2),
     restarts=st.dictionaries(TEXT, st.integers(1, 9), max_size=2),
     restarts_due=st.lists(TEXT, max_size=2).map(tuple),
+    backup_key=st.binary(max_size=9),
+    backups=st.dictionaries(
+        TEXT,
+        st.builds(
+            LastBackup, name=TEXT, started=TEXT, **dict.fromkeys(("size", "revision", "duration"), st.integers())
+        ),
+        max_size=2,
+    ),
 )
 
 

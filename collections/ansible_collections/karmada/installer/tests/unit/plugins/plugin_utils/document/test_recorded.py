@@ -12,6 +12,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
     FORMER_MODE,
     EtcdState,
     Journal,
+    LastBackup,
     State,
     to_files,
 )
@@ -53,6 +54,8 @@ def whole() -> State:
         endpoint_host="2001:db8::2",
         service_subnet="10.96.0.0/12,fd00::/108",
         passages=("Ingress",),
+        backup_key=b"a key",
+        backups={"nightly": LastBackup("prod-20261125t024100z-1f3a9c", "2026-11-25T02:41:00+00:00", 9, 8, 7, 6)},
     )
 
 
@@ -66,6 +69,20 @@ def refusal_of(changed: State) -> str:
     (problem,) = caught.value.problems
     assert problem.where == "the hosts"
     return problem.what
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"started": "yesterday"}, "started"),
+        ({"name": "../x"}, "name"),
+        ({"size": -1}, "size"),
+        ({"revision": "1"}, "revision"),
+    ],
+)
+def test_a_recorded_backup_that_no_run_writes_is_refused(changes: dict[str, Any], said: str) -> None:
+    last = replace(whole().backups["nightly"], **changes)
+    assert f"backups.nightly.{said}" in refusal_of(replace(whole(), backups={"nightly": last}))
 
 
 BREAKS_OUT = f"{FINGERPRINT}\"' '-oProxyCommand=/bin/sh -c id' '-oSetEnv=A=\"x"
