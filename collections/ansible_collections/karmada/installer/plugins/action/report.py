@@ -71,6 +71,7 @@ class ActionModule(KarmadaAction):
     OPTIONS: ClassVar[dict[str, Any]] = {
         "broken_members": {"type": "list", "elements": "dict", "default": []},
         "form": {"type": "str", "default": forms.JSON},
+        "backups": {"type": "list", "elements": "dict", "default": []},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +81,10 @@ class ActionModule(KarmadaAction):
             raise ProblemsError(wrong)
         broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
         observed = replace(_observe(run), broken_members=broken, changes=run.handover.changes, check=run.check)
+        if run.connection.object_uid is None:
+            # Beside a document in a file are all that there should be.
+            names = [each["metadata"]["name"] for each in arguments["backups"]]
+            observed = replace(observed, backups={name: observed.backups.get(name) for name in names})
         status = report.status(observed, run.former_report)
         if run.connection.report_output and not run.check:
             # An observation, not part of the wanted state: writing it does not count as a change.

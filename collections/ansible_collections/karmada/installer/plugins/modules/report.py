@@ -35,6 +35,11 @@ options:
       - Neither is written in check mode. Any other value is refused.
     type: str
     default: json
+  backups:
+    description: The documents of kind EtcdBackup beside the document, as the inventory plugin has read them.
+    type: list
+    elements: dict
+    default: []
 attributes:
   diff_mode:
     support: none

@@ -135,6 +135,7 @@ class Reason(StrEnum):
     # -- backups
     BACKUP_TARGET_UNUSABLE = "BackupTargetUnusable", "Where backups lie cannot be read or written."
     BACKUP_NOT_DELETED = "BackupNotDeleted", "Where backups lie, one that is not kept any more cannot be deleted."
+    BACKUP_MISSED = "BackupMissed", "Backups were due and have not been taken."
     INVALID_BACKUP = "InvalidBackup", "A backup is damaged, incomplete, or not of this control plane."
     # -- members
     MEMBER_UNREACHABLE = "MemberUnreachable", "A member does not answer, or cannot be reached from where it has to be."

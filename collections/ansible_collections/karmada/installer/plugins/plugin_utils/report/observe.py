@@ -104,6 +104,7 @@ def observation(run: Run, seen: Seen) -> Observation:
         aggregated_ready=seen.api.get("aggregated", False),
         crds_installed=seen.api.get("crds", False) or not run.spec.installs_crd,
         etcd_storage=run.state.etcd.storage,
+        backups=run.state.backups,
         etcd_desired=seen.etcd_desired,
         etcd_ready=seen.etcd_ready,
         etcd_endpoints=[each.status for each in seen.etcd.members],

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from ..components.state import LastBackup
 from ..etcd.client import EndpointStatus
 from ..etcd.health import Health, Seen
 from ..members.broken import BrokenMember
@@ -35,6 +36,8 @@ MOST_MEMBERS, MOST_COMPONENTS, MOST_CERTIFICATES = 1000, 1024, 64
 
 #: Members of etcd, and characters of the name of one, that the schema of the status allows.
 MOST_ETCD_MEMBERS, _NAME = 16, 253
+#: Series of backups that the schema of the status allows.
+MOST_BACKUPS = 64
 
 T = TypeVar("T")
 
@@ -119,6 +122,8 @@ class Observation:
     #: Changes that this run has made, or in check mode would make.
     changes: Sequence[StepChange] = ()
     check: bool = False
+    #: Newest verified backup of each series; None where a series has none yet.
+    backups: Mapping[str, LastBackup | None] = field(default_factory=dict)
     #: Place of the components, as ``spec.mode`` has it, and the plain hosts among them.
     mode: str = "Container"
     hosts: Sequence[HostStatus] = ()
@@ -135,6 +140,8 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
     conditions = [
         _condition(observed, "Ready", ready, "AllReady" if ready else _first_reason(conditions), _summary(conditions)),
         *conditions,
+        # Without a backup it can be used nevertheless.
+        *([_backup_condition(observed)] if observed.backups else []),
     ]
     return {
         "phase": _phase(observed, ready=ready),
@@ -163,6 +170,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         },
         **_of_members(observed),
         **_of_certificates(observed.certificates),
+        **({"backups": _backups(observed)} if observed.backups else {}),
         "changes": [each.plain for each in observed.changes[:MOST_CHANGES]],
         "changesTotal": len(observed.changes),
         "problems": [
@@ -310,6 +318,7 @@ def warnings(observed: Observation) -> list[Problem]:
     if soon:
         what = f"certificates that end within {EXPIRY_WARNING.days} days: {', '.join(soon)}"
         found.append(Problem(what, reason=Reason.CERTIFICATE_EXPIRED, severity=Severity.WARNING))
+    found += [Problem.warning(each, Reason.BACKUP_MISSED) for each in _overdue(observed)]
     return [*found, *observed.notes]
 
 
@@ -374,6 +383,47 @@ def _conditions(observed: Observation) -> list[dict[str, Any]]:
             "AllReady" if not out else "NotReady",
             "all listed members are ready" if not out else f"not ready, or not as listed: {', '.join(out)}",
         ),
+    ]
+
+
+def _overdue(observed: Observation) -> list[str]:
+    """Series whose newest backup is too old, or that have none, each with the reason for people."""
+    told = []
+    for series, last in observed.backups.items():
+        if last is None:
+            told.append(f"EtcdBackup {series} has no verified backup yet")
+            continue
+        old = observed.now - datetime.fromisoformat(last.started)
+        if last.allowed and old > timedelta(seconds=last.allowed):
+            told.append(f"the newest verified backup of EtcdBackup {series} is {age(last.started, observed.now)} old")
+    return told
+
+
+def _backup_condition(observed: Observation) -> dict[str, Any]:
+    overdue = _overdue(observed)
+    if not overdue:
+        return _condition(observed, "BackupHealthy", True, "Recent", "every EtcdBackup has a recent verified backup")
+    reason = "NoBackup" if None in observed.backups.values() else "TooOld"
+    return _condition(observed, "BackupHealthy", False, reason, "; ".join(overdue)[:MESSAGE_LENGTH])
+
+
+def _backups(observed: Observation) -> list[dict[str, Any]]:
+    return [
+        {
+            "series": series,
+            **(
+                {
+                    "name": last.name,
+                    "startTime": last.started.replace("+00:00", "Z"),
+                    "sizeBytes": last.size,
+                    "revision": last.revision,
+                    "durationSeconds": last.duration,
+                }
+                if last
+                else {}
+            ),
+        }
+        for series, last in list(observed.backups.items())[:MOST_BACKUPS]
     ]
 
 

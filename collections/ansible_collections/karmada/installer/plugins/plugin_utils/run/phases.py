@@ -27,7 +27,7 @@ OF_ROLES = {
     "control_plane": WAITING,
     **dict.fromkeys(("members", "member_join", "member_agents", "scheduler_estimators"), INSTALL_CRD),
     **dict.fromkeys(("member_leave", "host_leave"), INSTALL_CRD),
-    **dict.fromkeys(("member_scheduling", "report"), COMPLETED),
+    **dict.fromkeys(("backup", "member_scheduling", "report"), COMPLETED),
     "uninstall": DELETING,
 }
 #: Action, or action and its state → phase, for tasks outside of our roles.
@@ -42,7 +42,7 @@ OF_ACTIONS = {
     # The end of the work, whatever it was.
     **dict.fromkeys(("journal", "hosts_outcome"), INSTALL_CRD),
     **dict.fromkeys(
-        ("break_glass", "etcd_member", "member_scheduling", "report", "host_components compared"), COMPLETED
+        ("backup", "break_glass", "etcd_member", "member_scheduling", "report", "host_components compared"), COMPLETED
     ),
     "uninstall": DELETING,
 }

@@ -13,7 +13,7 @@ COLLECTION = "karmada.installer"
 #: Actions that do something for the user. Where a stage or state of one does not, it is among PLUMBING.
 STEPS = frozenset(
     {
-        *("admin_kubeconfig", "break_glass", "certificates", "control_plane", "differences", "endpoint"),
+        *("admin_kubeconfig", "backup", "break_glass", "certificates", "control_plane", "differences", "endpoint"),
         *("etcd_maintenance", "etcd_members", "etcd_prefix", "etcd_rollout", "etcd_room_on_host", "host_components"),
         *("host_load_balancer", "host_programs", "member_join", "member_leave", "member_scheduling", "preflight"),
         *("programs", "scheduler_estimators", "uninstall", "workloads"),
@@ -38,7 +38,7 @@ _OF_ANSIBLE = frozenset(
 
 
 #: Actions that have done their work where they have changed nothing. Others of ours have then found nothing to do.
-READING = frozenset({"preflight"})
+READING = frozenset({"backup", "preflight"})
 
 
 def is_worth_a_line(action: str, *, changed: bool) -> bool:

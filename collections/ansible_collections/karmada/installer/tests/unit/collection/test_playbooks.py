@@ -38,7 +38,7 @@ BROKEN = [{"name": "m1", "problem": "it does not answer", "next": "mend it"}]
 LATE = [{"name": "m2", "problem": "it is not ready", "next": "wait"}]
 STAYS = [{"name": "m3", "problem": "it has not left", "next": "give it up"}]
 #: Arguments of the report, but the members that are broken.
-REPORT = {"step": "report", "selected": [], "form": "json"}
+REPORT = {"step": "report", "selected": [], "form": "json", "backups": []}
 RESULTS: dict[str, Any] = {
     "preflight": {"changed": False, "installed": True, "broken_members": BROKEN},
     "member_join": {"changed": True, "broken_members": BROKEN, "has_agents_on_hosts": False},

@@ -20,7 +20,7 @@ def perform(folder: Path | None, form: str, *, check: bool = False, now: datetim
     run.now = now
     run.connection = Connection(report_output=str(folder / "prod.report.json") if folder else None)
     action = object.__new__(report.ActionModule)
-    result: dict[str, Any] = action.perform(run, {"broken_members": [], "form": form})
+    result: dict[str, Any] = action.perform(run, {"broken_members": [], "backups": [], "form": form})
     return result
 
 
