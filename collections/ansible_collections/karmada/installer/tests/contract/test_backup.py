@@ -36,6 +36,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verificat
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     EtcdMemberState,
     EtcdState,
+    Journal,
     State,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Directory, Retention, Wanted
@@ -47,6 +48,7 @@ from ansible_collections.karmada.installer.tests.contract.test_backup_snapshot i
 from ansible_collections.karmada.installer.tests.contract.test_etcd_members import VERSIONS, Cluster
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
 
 KEY = pyrage.x25519.Identity.generate()
 #: What must be nowhere in plain.
@@ -126,6 +128,25 @@ def test_a_backup_is_proved_listed_and_noted(run: Run, target: DirectoryTarget, 
     last = run.state.backups["nightly"]
     assert (last.name, last.size, last.revision, last.allowed) == (made.name, made.size, made.revision, 7200)
     assert record.opened(content(target, made.name, RECORD), "here", {series.signer(run)}) == made
+
+
+def test_a_member_that_is_away_and_a_run_that_was_killed_are_no_reason_to_have_no_backup(
+    run: Run, target: DirectoryTarget, etcd: Cluster
+) -> None:
+    """They are a reason to say so: what was unfinished stands in the record."""
+    away = etcd.members[2]
+    with run.recording():
+        run.save(replace(run.state, journal=Journal("install", "somebody", "2026-11-25T02:00:00+00:00", "", "etcd")))
+    etcd.stop(away)
+    try:
+        until(lambda: sum(each.healthy for each in etcd.client().status()) == 2, "two members that lead without it")
+        made = taken(run, target)
+    finally:
+        etcd.start(away, known=tuple(etcd.members), state="existing")
+        etcd.wait_for_health()
+    assert "install had not come to its end (etcd)" in made.dirty
+    assert f"{away.client_url} was not healthy" in made.dirty
+    assert made.levels[-1] is Level.HASH
 
 
 def test_what_is_in_it_is_all_that_a_restore_needs(

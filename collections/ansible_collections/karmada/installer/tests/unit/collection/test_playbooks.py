@@ -116,6 +116,26 @@ def given(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [each for each in steps if each["step"] == name]
 
 
+@pytest.mark.parametrize(
+    ("playbook", "said", "told"),
+    [
+        ("backup", "backup_now=nightly", {"now": "nightly"}),
+        ("backup_list", "backup_now=nightly", {"state": "listed"}),
+        ("backup_verify", "backup_name=b1", {"state": "verified", "name": "b1", "identity": ""}),
+    ],
+)
+def test_what_is_said_of_backups_reaches_their_step(
+    tmp_path: Path, playbook: str, said: str, told: dict[str, Any]
+) -> None:
+    results = {**RESULTS, "backup": {"changed": False, "backups": [], "verified": []}}
+    done, steps = run(playbook, tmp_path, results, "-e", said)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (step,) = given(steps, "backup")
+    assert step == {"step": "backup", "selected": [], "backups": [], **told}
+    # only what writes has a lock to give back
+    assert bool(given(steps, "journal")) == (playbook == "backup")
+
+
 @pytest.mark.parametrize("playbook", ["install", "members"])
 def test_in_pods_a_broken_member_stops_no_step_and_the_run_fails_when_it_has_been_reported(
     playbook: str, tmp_path: Path

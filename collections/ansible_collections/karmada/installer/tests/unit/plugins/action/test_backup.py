@@ -13,10 +13,12 @@ import pyrage
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.action import backup as action
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.programs import Program
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, record, take
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import KEYS, RECORD, SNAPSHOT, Purpose
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.take import Taken
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import Target
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.image_pins import Held
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups, crd
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
@@ -226,6 +228,33 @@ def test_an_etcd_that_cannot_be_backed_up_from_here_is_refused(spec: dict[str, A
     run = fake_run(samples.document(spec), FakeCluster("host cluster"), stored=samples.state())
     with pytest.raises(ProblemsError, match=part):
         take.refuse(run)
+
+
+@pytest.mark.parametrize(
+    ("artifacts", "kind"),
+    [
+        # Of a control plane in pods that is where CRDs come from, and its programs are in its images.
+        ({}, "Image"),
+        ({"url": "https://mirror.example.com/karmada"}, "URL"),
+        ({"source": "GoModules"}, "GoModules"),
+    ],
+)
+def test_programs_are_of_the_etcd_that_runs(
+    artifacts: dict[str, str], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def programs(release: Any, architecture: str, components: Any, spec: Any, source: Any, held: Any) -> Any:
+        asked.update(etcd=release.etcd, kind=source.kind, names=[each.name for each in components], held=held)
+        return {each.name: Program(Path(f"/cache/{each.name}"), "", 0, release.etcd, "") for each in components}
+
+    monkeypatch.setattr(take.program_files, "programs", programs)
+    stored_state = samples.state(digests={"quay.io/coreos/etcd:v3.6.16": "sha256:" + "a" * 64})
+    run = fake_run(samples.document({"artifacts": artifacts}), FakeCluster("host cluster"), stored=stored_state)
+    found = take.programs(run)
+    assert (found.etcd, found.etcdutl) == (Path("/cache/etcd"), Path("/cache/etcdutl"))
+    assert (asked["etcd"], asked["kind"], asked["names"]) == (run.instance.release.etcd, kind, ["etcd", "etcdutl"])
+    assert asked["held"] == Held(stored_state.digests)
 
 
 def test_objects_are_looked_for_where_the_document_is_one(run: Run) -> None:
