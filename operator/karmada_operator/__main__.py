@@ -20,10 +20,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import redacted
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
 
-from . import kinds, leader
+from . import jobs, kinds, leader
 from .controller import Controller
 from .events import EventSender
+from .executor import Executor
 from .health import Health
+from .jobs import JobExecutor
 from .kinds import Key, Lane
 from .metrics import Metrics, Server
 from .probes import Probes, beside_objects
@@ -64,6 +66,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--watches", type=Path, default=kinds.DEFAULT, help="table of kinds and playbooks")
     parser.add_argument("--runs", type=Path, default=Path("/run/karmada-operator"), help="folder of runs, on a tmpfs")
     parser.add_argument("--artifacts", type=Path, help="directory with artifacts that were prepared, for all objects")
+    parser.add_argument("--jobs", type=Path, help="template of a Job: each run is one, and not processes of this one")
     parser.add_argument("--most-runs", type=int, default=BOUNDS[Lane.CHANGES], help="installs at once")
     parser.add_argument("--most-deletions", type=int, default=BOUNDS[Lane.DELETIONS], help="deletions at once")
     parser.add_argument("--lease-namespace", default=os.environ.get("POD_NAMESPACE", "default"))
@@ -85,18 +88,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         table = kinds.load(settings.watches)
         cluster = Cluster.from_kubeconfig(os.environ.get("K8S_AUTH_KUBECONFIG"), os.environ.get("K8S_AUTH_CONTEXT"))
+        template = jobs.load(settings.jobs) if settings.jobs else None
     except (ValueError, OSError, ProblemsError) as error:
         _LOG.critical("cannot start: %s", error)
         return 2
     with cluster:
-        return _serve(settings, table, cluster, stopping)
+        executor: Executor = (
+            ProcessExecutor(settings.runs, artifacts=settings.artifacts)
+            if template is None
+            else JobExecutor(cluster, settings.lease_namespace, settings.lease_name, template)
+        )
+        return _serve(settings, table, cluster, executor, stopping)
 
 
 def _serve(
-    settings: argparse.Namespace, table: dict[str, kinds.Kind], cluster: Cluster, stopping: threading.Event
+    settings: argparse.Namespace,
+    table: dict[str, kinds.Kind],
+    cluster: Cluster,
+    executor: Executor,
+    stopping: threading.Event,
 ) -> int:
     metrics, identity = Metrics(), holder_identity()
-    executor = ProcessExecutor(settings.runs, artifacts=settings.artifacts)
     writer = StatusWriter(cluster, table, metrics.on_status)
     events = EventSender(cluster, table, identity.partition("/")[0])
 
@@ -127,7 +139,8 @@ def _serve(
     )
     for each in (server, writer, events):
         each.start()
-    threading.Thread(target=_reap, args=(executor, stopping), name="reap", daemon=True).start()
+    if isinstance(executor, ProcessExecutor):
+        threading.Thread(target=_reap, args=(executor, stopping), name="reap", daemon=True).start()
     _LOG.info("listens on port %d", server.port)
 
     def work(may_go_on: Callable[[], bool]) -> None:

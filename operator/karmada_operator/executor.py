@@ -7,12 +7,14 @@ Its forms are processes (``processes``) and Jobs (``jobs``); both run ``worker``
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable, redacted
 
+from .kinds import Key
 from .reconcile import Outcome
 
 #: Bytes of one line: a report of 1,000 members has some 300 KiB.
@@ -23,16 +25,29 @@ MESSAGE = 1024
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run to carry out. ``variables`` are extra variables, of names and truth only. Limits in seconds and MiB."""
+    """A run to carry out. ``variables`` are extra variables, of names and truth only. Limits in seconds and MiB.
+
+    ``kind`` and ``order`` (``reconcile.Order.plain``) are for whoever finds the run after the operator that started it.
+    """
 
     run_id: str
     namespace: str
     name: str
     playbook: str
+    #: Of the object, as it was decided upon; another one is not carried out. Empty and 0: whatever is there.
+    uid: str = ""
+    generation: int = 0
     check: bool = False
     variables: dict[str, Any] = field(default_factory=dict)
     time_limit: float = 7200.0
     memory_limit: int = 1024
+    kind: str = ""
+    order: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Object that it is for."""
+        return Key(self.kind, self.namespace, self.name)
 
     def text(self) -> str:
         """The spec as JSON."""
@@ -49,6 +64,7 @@ class Ending:
     """How a run ended. ``problems`` are in the plain form of a ``Problem``; ``report`` is a status, if there is one.
 
     ``phase``, ``reason`` and ``component`` are those of the task that failed, as the collection's actions return them.
+    ``seen_gone``: whether its processes were seen gone, so that nobody needs to wait for its lock to fall silent.
     """
 
     outcome: Outcome
@@ -63,6 +79,7 @@ class Ending:
     problems: tuple[dict[str, str], ...] = ()
     report: dict[str, Any] | None = None
     peak_mib: int = 0
+    seen_gone: bool = True
 
     @property
     def reasons(self) -> frozenset[str]:
@@ -72,32 +89,56 @@ class Ending:
 
 @dataclass(frozen=True)
 class Task:
-    """A task that has begun; ``phase`` is the one that the object enters with it, empty if that does not tell."""
+    """A task that has begun, or ``waits`` for something now.
+
+    ``phase`` is the one that the object enters with it, empty if that does not tell.
+    """
 
     play: str
     role: str
     task: str
     phase: str = ""
+    waits: str = ""
+
+
+class UnderWay(OSError):  # noqa: N818 - what it says
+    """A run of the object goes on that an earlier operator started."""
+
+
+class LeftBehind(Exception):  # noqa: N818 - what it says
+    """The operator ends, and this run goes on without it."""
 
 
 class Run(Protocol):
     """A run under way."""
 
     def follow(self) -> Iterator[Task | Ending]:
-        """Tasks as they begin, and the ending as the last. Its processes are gone then."""
+        """Tasks as they begin, and the ending as the last. Raises LeftBehind if the run outlives the operator."""
 
     def cancel(self, why: str) -> None:
         """Ask it to end; returns at once. Safe from any thread, and repeatable."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """A run that an earlier operator has started, under way or over."""
+
+    spec: RunSpec
+    run: Run
+    began: datetime
 
 
 class Executor(Protocol):
     """Carries out runs."""
 
     def start(self, spec: RunSpec) -> Run:
-        """Start a run. Raises OSError if that fails."""
+        """Start a run. Raises OSError if that fails, UnderWay if one of the object is to be found among those left."""
+
+    def left(self) -> Sequence[Left]:
+        """Runs that nobody has followed to their end. Raises ApiError."""
 
     def close(self) -> None:
-        """End all runs and see them gone."""
+        """Start no run any more. Those under way are ended, or left behind."""
 
 
 def parsed(line: bytes) -> Task | Ending | None:
@@ -106,7 +147,8 @@ def parsed(line: bytes) -> Task | Ending | None:
         found = json.loads(line)
         kind = found.pop("event")
         if kind == "task":
-            return Task(*(printable(found[key], 200) for key in ("play", "role", "task", "phase")))
+            play, role, task, phase = (printable(found[key], 200) for key in ("play", "role", "task", "phase"))
+            return Task(play, role, task, phase, told(found["waits"]))
         if kind != "result":
             return None
         found["outcome"] = Outcome(found["outcome"])

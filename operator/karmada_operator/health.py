@@ -68,7 +68,7 @@ def workload_of(obj: Object) -> Workload:
         uid=str(meta["uid"]),
         generation=int(meta.get("generation") or 0),
         instance=str((meta.get("labels") or {}).get(INSTANCE_LABEL, "")),
-        trouble=reason_not_ready(obj) or "",
+        trouble=reason_not_ready(obj) or ("it is scaled to no pods" if obj["spec"].get("replicas") == 0 else ""),
         version=str(meta.get("resourceVersion", "")),
     )
 
@@ -101,6 +101,7 @@ class Health:
         self._guard = threading.Lock()
         self._baselines: dict[Instance, Snapshot] = {}
         self._until: dict[Instance, float] = {}
+        self._suspended: set[Instance] = set()
         self._listener: Callable[[Instance], None] = lambda _instance: None
         self.watchers = [
             Watcher(cluster, "apps/v1", kind, workload_of, self._changed, namespace=place, labels=LABELS)
@@ -117,19 +118,31 @@ class Health:
     def settle(self, instance: Instance) -> None:
         """Take what is there, and what becomes of it within SETTLE seconds, as what a run has left."""
         with self._guard:
+            self._suspended.discard(instance)
             self._until[instance] = self._clock() + SETTLE
             self._baselines[instance] = dict(self._there.get(instance, {}))
 
-    def forget(self, instance: Instance) -> None:
-        """Judge an instance no more: a run is changing it, or it is gone."""
+    def suspend(self, instance: Instance) -> None:
+        """Judge an instance no more while a run changes it."""
         with self._guard:
+            self._suspended.add(instance)
+
+    def resume(self, instance: Instance) -> None:
+        """Judge it by what an earlier run has left: this one did not come to its end."""
+        with self._guard:
+            self._suspended.discard(instance)
+
+    def forget(self, instance: Instance) -> None:
+        """Judge an instance no more: it is gone."""
+        with self._guard:
+            self._suspended.discard(instance)
             self._baselines.pop(instance, None)
             self._until.pop(instance, None)
 
     def verdict(self, instance: Instance) -> Verdict | None:
         """What is wrong; None while nobody knows what should be there."""
         with self._guard:
-            if instance not in self._baselines:
+            if instance not in self._baselines or instance in self._suspended:
                 return None
             return judge(self._baselines[instance], self._there.get(instance, {}))
 

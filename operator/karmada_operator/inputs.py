@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets and ConfigMaps that a document names: which, and whether they have changed.
+"""Secrets and ConfigMaps that a document names: which, whether they have changed, and whether they are gone.
 
 They are looked at by name, without their content, now and then. So the operator needs no right to list Secrets, and
 none of their data comes into its memory.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Forbidden
 
 #: Seconds between two looks.
 EVERY = 60.0
@@ -38,6 +38,39 @@ def _references(value: Any) -> Iterator[Reference]:
     elif isinstance(value, list):
         for inner in value:
             yield from _references(inner)
+
+
+def access(spec: Any) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
+    """Secrets without which nothing of a control plane can be reached, and (member, Secret) of its members."""
+    found = spec if isinstance(spec, Mapping) else {}
+    places = _secrets([found.get("hostCluster"), found.get("ssh")])
+    members = [each for each in found.get("members") or () if isinstance(each, Mapping)]
+    return places, tuple(sorted((str(each.get("name")), name) for each in members for name in _secrets(each)))
+
+
+def _secrets(value: Any) -> frozenset[str]:
+    return frozenset(name for kind, name in _references(value) if kind == "Secret")
+
+
+def is_going(cluster: Cluster, namespace: str) -> bool:
+    """Whether a namespace is being deleted; False if that may not be seen."""
+    try:
+        return "deletionTimestamp" in (cluster.metadata("v1", "Namespace", namespace) or {})
+    except ApiError:
+        return False
+
+
+def lost(cluster: Cluster, namespace: str, named: Iterable[str], *, going: bool) -> frozenset[str]:
+    """Those of these Secrets that are gone. In a namespace that is going, so are the rights to see them."""
+    found = set()
+    for name in named:
+        try:
+            if cluster.metadata("v1", "Secret", name, namespace) is None:
+                found.add(name)
+        except Forbidden:
+            if going:
+                found.add(name)
+    return frozenset(found)
 
 
 def digest(cluster: Cluster, namespace: str, named: Iterable[Reference], before: str = "") -> str:

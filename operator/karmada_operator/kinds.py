@@ -37,13 +37,17 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind:
-    """One row: a kind with its playbooks. ``period``, ``time_limit`` in seconds, ``memory_limit`` in MiB."""
+    """One row: a kind with its playbooks. ``period``, ``time_limit`` in seconds, ``memory_limit`` in MiB.
+
+    Without a finalizer nothing is done when an object is deleted, without a report playbook nobody looks between runs.
+    """
 
     api_version: str
     kind: str
     playbook: str
-    finalizer: str
-    finalizer_playbook: str
+    finalizer: str = ""
+    finalizer_playbook: str = ""
+    report_playbook: str = ""
     period: float = 21600.0
     time_limit: float = 7200.0
     memory_limit: int = 1024
@@ -62,13 +66,14 @@ def load(path: Path = DEFAULT) -> dict[str, Kind]:
 
 
 def _row(row: dict[str, Any]) -> Kind:
-    finalizer = dict(row.pop("finalizer"))
+    finalizer = dict(row.pop("finalizer", None) or {"name": "", "playbook": ""})
     made = Kind(
         api_version=f"{row.pop('group')}/{row.pop('version')}",
         kind=row.pop("kind"),
         playbook=row.pop("playbook"),
         finalizer=finalizer.pop("name"),
         finalizer_playbook=finalizer.pop("playbook"),
+        report_playbook=row.pop("reportPlaybook", ""),
         period=float(row.pop("reconcilePeriod", Kind.period)),
         time_limit=float(row.pop("runTimeout", Kind.time_limit)),
         memory_limit=int(row.pop("runMemoryMiB", Kind.memory_limit)),

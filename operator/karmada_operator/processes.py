@@ -15,18 +15,12 @@ from pathlib import Path
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import RUN_ID
 
+from . import environment as surroundings
 from . import process_tree
-from .executor import LONGEST_LINE, Ending, RunSpec, Task, parsed, told
+from .executor import LONGEST_LINE, Ending, Left, RunSpec, Task, parsed, told
 from .reconcile import Outcome
-from .worker import ARTIFACTS, GRACE, PARENT
+from .worker import GRACE, PARENT
 
-#: Variables of this process that runs get. No secret is among them, and a proxy with a password is not passed on.
-PASSED = (
-    *("PATH", "LANG", "TZ", "SSL_CERT_FILE", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"),
-    *("ANSIBLE_COLLECTIONS_PATH", "XDG_CACHE_HOME", "K8S_AUTH_KUBECONFIG", "K8S_AUTH_CONTEXT"),
-    *("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"),
-    *("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"),
-)
 #: Seconds that a worker gets beyond its own limits before it is killed.
 MARGIN = 30.0
 _FOLDER = "run-"
@@ -43,11 +37,9 @@ class ProcessExecutor:
         self, root: Path, environment: Mapping[str, str] = os.environ, *, artifacts: Path | None = None
     ) -> None:
         self._root = root
-        self._environment = {key: environment[key] for key in PASSED if key in environment}
+        self._environment = surroundings.passed(environment)
         if artifacts is not None:
-            self._environment[ARTIFACTS] = str(artifacts.absolute())
-        for key in [key for key, text in self._environment.items() if key.lower().endswith("_proxy") and "@" in text]:
-            del self._environment[key]
+            self._environment[surroundings.ARTIFACTS] = str(artifacts.absolute())
         self._guard = threading.Lock()
         self._runs: dict[int, ProcessRun] = {}
         self._unclaimed: set[int] = set()
@@ -99,19 +91,12 @@ class ProcessExecutor:
             process_tree.reap(dead & self._unclaimed)
             self._unclaimed = dead
 
+    def left(self) -> list[Left]:
+        """See ``Executor``: they end with the operator that started them."""
+        return []
+
     def _environment_of(self, spec: RunSpec, folder: Path) -> dict[str, str]:
-        return {
-            **self._environment,
-            "HOME": str(folder),
-            "TMPDIR": str(folder),
-            "ANSIBLE_HOME": str(folder / "ansible"),
-            "ANSIBLE_CONFIG": str(Path(__file__).with_name("ansible.cfg")),
-            # ansible-runner switches it off unless it is there.
-            "ANSIBLE_HOST_KEY_CHECKING": "True",
-            # Locks and requests of the run carry it, and it marks all of its processes.
-            RUN_ID: spec.run_id,
-            PARENT: str(os.getpid()),
-        }
+        return {**self._environment, **surroundings.of_run(spec.run_id, folder), PARENT: str(os.getpid())}
 
     def forget(self, run: ProcessRun) -> None:
         """See everything of a run gone whose worker has ended, and remove its folder."""

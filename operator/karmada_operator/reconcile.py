@@ -7,8 +7,10 @@ during a run makes another order, so exactly one more run, however many edits th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
@@ -19,6 +21,8 @@ from .wishes import Wishes
 FIRST_RETRY, LONGEST_RETRY = 5.0, 600.0
 #: Share of a period or back-off by which it may be shorter, so that many objects do not fall due together.
 JITTER = 0.2
+#: Seconds between two looks at a control plane in trouble, and at one on plain hosts, which nobody watches.
+LOOK_AGAIN, LOOK_AT_HOSTS = 60.0, 3600.0
 #: Failures that no repetition mends: an edit does, or the look at the end of the period finds it mended.
 MENDED_BY_EDITS = frozenset(
     {
@@ -40,6 +44,8 @@ class Operation(StrEnum):
 
     INSTALL = "install"
     REMOVE = "remove"
+    #: See what is there, and change nothing.
+    LOOK = "look"
 
 
 class Outcome(StrEnum):
@@ -58,7 +64,8 @@ class Seen:
 
     ``settled``: its status says that this generation was carried out. ``elsewhere`` is the namespace of this cluster
     that it asks for, if that is not its own. ``references`` are (kind, name) of what its document names, ``members``
-    the names of its members.
+    the names of its members. ``needs`` are the Secrets without which nothing of it can be reached, ``access`` is
+    (member, Secret).
     """
 
     uid: str
@@ -71,12 +78,29 @@ class Seen:
     elsewhere: str = ""
     references: tuple[tuple[str, str], ...] = ()
     members: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+    access: tuple[tuple[str, str], ...] = ()
+    on_hosts: bool = False
     version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
+class Around:
+    """What is seen around an object. ``inputs`` stands for Secrets and ConfigMaps that its document names.
+
+    Of one that is being deleted: ``lost`` are Secrets that it names and that are gone, and ``going`` says whether its
+    namespace is being deleted. ``trouble`` is why its control plane does not answer.
+    """
+
+    inputs: str = ""
+    lost: frozenset[str] = frozenset()
+    going: bool = False
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
 class Order:
-    """What a run is for. ``inputs`` stands for Secrets and ConfigMaps that the document names."""
+    """What a run is for. ``inputs``: see ``Around``; ``given_up`` are members whose credentials are gone."""
 
     operation: Operation
     uid: str
@@ -85,6 +109,29 @@ class Order:
     run_now: str = ""
     confirmations: tuple[tuple[str, tuple[str, ...]], ...] = ()
     inputs: str = ""
+    given_up: tuple[str, ...] = ()
+    in_trouble: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """Plain data of it, as JSON has it."""
+        return {
+            **asdict(self),
+            "operation": self.operation.value,
+            "confirmations": [[name, [*names]] for name, names in self.confirmations],
+            "given_up": [*self.given_up],
+        }
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Order:
+        """Order from its plain data. Raises KeyError, TypeError, ValueError for anything else."""
+        return cls(
+            **{
+                **found,
+                "operation": Operation(found["operation"]),
+                "confirmations": tuple((name, tuple(names)) for name, names in found.get("confirmations", ())),
+                "given_up": tuple(found.get("given_up", ())),
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +140,8 @@ class Memory:
 
     ``done`` is the order that was carried out last and holds; ``next_at`` the time of the next look at it.
     ``doubt`` says why health does not believe it; ``doubts`` counts runs in a row for that, the next not before
-    ``doubt_from``. ``failed`` is the order that failed last, until something succeeds.
+    ``doubt_from``. ``looked`` says whether it was in trouble when it was looked at last, ``look_from`` and ``look_at``
+    when a look is possible and when it is due. ``failed`` is the order that failed last, until something succeeds.
     """
 
     uid: str = ""
@@ -105,6 +153,9 @@ class Memory:
     doubted: bool = False
     doubts: int = 0
     doubt_from: float = 0.0
+    looked: bool = False
+    look_from: float = 0.0
+    look_at: float = 0.0
     failed: Order | None = None
     failures: int = 0
     retry_at: float = 0.0
@@ -144,9 +195,10 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Release:
-    """Take the finalizer away. ``kept``: the instance stays."""
+    """Take the finalizer away. ``kept``: the instance stays. ``left`` says what stays that was to go."""
 
     kept: bool
+    left: str = ""
 
 
 @dataclass(frozen=True)
@@ -164,8 +216,9 @@ class Forget:
 Action = Wait | Claim | Start | Cancel | Release | Refuse | Forget
 
 
-def order_of(seen: Seen, inputs: str = "") -> Order:
+def order_of(seen: Seen, around: Around = Around()) -> Order:
     """The order for which an object asks as it is seen now."""
+    given_up = sorted({member for member, secret in seen.access if secret in around.lost})
     return Order(
         operation=Operation.REMOVE if seen.deleting else Operation.INSTALL,
         uid=seen.uid,
@@ -174,12 +227,13 @@ def order_of(seen: Seen, inputs: str = "") -> Order:
         dry_run=seen.wishes.dry_run,
         run_now=seen.wishes.run_now,
         confirmations=seen.wishes.confirmations,
-        inputs="" if seen.deleting else inputs,
+        inputs="" if seen.deleting else around.inputs,
+        given_up=tuple(given_up) if seen.deleting else (),
     )
 
 
 def decide(  # noqa: PLR0911 - a line for each thing that may be seen
-    seen: Seen | None, memory: Memory, now: float, inputs: str = ""
+    seen: Seen | None, memory: Memory, now: float, around: Around = Around()
 ) -> Action:
     """Next action for an object; None means that it is gone."""
     if memory.running is not None:
@@ -198,7 +252,9 @@ def decide(  # noqa: PLR0911 - a line for each thing that may be seen
         return Wait("is paused")
     if not seen.claimed:
         return Claim()
-    return _next_run(seen, memory, now, order_of(seen, inputs))
+    if seen.deleting and not seen.wishes.dry_run and (lost := sorted(seen.needs & around.lost)):
+        return Release(kept=True, left=f"the control plane; it cannot be reached any more: no Secret {', '.join(lost)}")
+    return _next_run(seen, memory, now, around)
 
 
 def _during(seen: Seen | None, memory: Memory, running: Order) -> Action:
@@ -224,10 +280,13 @@ def _during(seen: Seen | None, memory: Memory, running: Order) -> Action:
 
 
 def _next_run(  # noqa: PLR0911 - as above
-    seen: Seen, memory: Memory, now: float, order: Order
+    seen: Seen, memory: Memory, now: float, around: Around
 ) -> Action:
-    changes = Lane.DELETIONS if seen.deleting else Lane.CHANGES
+    order, changes = order_of(seen, around), Lane.DELETIONS if seen.deleting else Lane.CHANGES
     if order == memory.failed:
+        if seen.deleting and around.going and not order.dry_run:
+            # The cluster removes what is in the namespace, our rights there among it.
+            return Release(kept=False, left=f"what joining put on {', '.join(sorted(seen.members)) or 'no member'}")
         if now < memory.retry_at:
             return Wait("the last run failed", memory.retry_at)
         return Start(order, changes, f"the last {memory.failures} runs failed" if memory.failures > 1 else "it failed")
@@ -236,11 +295,19 @@ def _next_run(  # noqa: PLR0911 - as above
             return Release(kept=False)
         if memory.doubt and now >= memory.doubt_from:
             return Start(order, Lane.CHANGES, memory.doubt)
-        if now < memory.next_at:
-            return Wait(
-                "everything is done", min(memory.next_at, memory.doubt_from if memory.doubt else memory.next_at)
-            )
-        return Start(order, Lane.ROUTINE, "the period is over")
+        if now >= memory.next_at:
+            return Start(order, Lane.ROUTINE, "the period is over")
+        news = bool(around.trouble) != memory.looked
+        if (news and now >= memory.look_from) or (seen.on_hosts and now >= memory.look_at):
+            look = replace(order, operation=Operation.LOOK, in_trouble=bool(around.trouble))
+            return Start(look, Lane.ROUTINE, around.trouble or "to see how it is")
+        due = [
+            memory.next_at,
+            *([memory.doubt_from] if memory.doubt else ()),
+            *([memory.look_from] if news else ()),
+            *([memory.look_at] if seen.on_hosts else ()),
+        ]
+        return Wait("everything is done", min(due))
     if memory.done is None and memory.failed is None and seen.settled and not seen.deleting:
         return Start(order, Lane.ROUTINE, "the operator has just started")
     return Start(order, changes, _difference(memory.done or memory.failed, order))
@@ -272,6 +339,8 @@ def started(memory: Memory, order: Order) -> Memory:
         raise ValueError(f"a run is under way already: {memory.running}")
     if memory.uid != order.uid:
         memory = Memory()
+    if order.operation is Operation.LOOK:
+        return replace(memory, running=order, cancelled="")
     return replace(memory, uid=order.uid, running=order, cancelled="", doubt="", doubted=bool(memory.doubt))
 
 
@@ -285,7 +354,16 @@ def ended(
     order = memory.running
     if order is None:
         raise ValueError("no run is under way")
-    plain = replace(memory, running=None, cancelled="")
+    plain = replace(
+        memory,
+        running=None,
+        cancelled="",
+        looked=order.in_trouble,
+        look_from=now + LOOK_AGAIN,
+        look_at=now + LOOK_AT_HOSTS,
+    )
+    if order.operation is Operation.LOOK:
+        return plain
     if outcome is Outcome.SUCCEEDED:
         next_at = now + period * (1 - JITTER * chance)
         # Whoever keeps changing what we change gets an answer less and less often, and not a run without end.

@@ -17,7 +17,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict, Invalid, NotFound
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
 from .executor import Ending, Task
@@ -28,6 +28,19 @@ from .reconcile import Operation, Order, Outcome
 FIELD_MANAGER = "karmada-operator"
 #: Seconds between two writes for one object.
 BETWEEN = 2.0
+#: Reasons of a run that lacks programs, images or other artifacts.
+MATERIAL = frozenset(
+    {
+        Reason.IMAGE_NOT_AVAILABLE,
+        Reason.INVALID_IMAGE,
+        Reason.ARTIFACT_NOT_FOUND,
+        Reason.ARTIFACT_NOT_AVAILABLE,
+        Reason.INVALID_ARTIFACT,
+        Reason.INVALID_ARTIFACT_SOURCE,
+        Reason.CHECKSUM_MISSING,
+        Reason.CHECKSUM_MISMATCH,
+    }
+)
 _LOG = logging.getLogger(__name__)
 
 
@@ -89,6 +102,8 @@ def refused(told: Told, generation: int, problems: Sequence[Problem]) -> Told:
 
 def begun(told: Told, order: Order, lane: Lane, why: str) -> Told:
     """Status when a run begins. A look at what is there does not leave the phase that was reached."""
+    if order.operation is Operation.LOOK:
+        return told.having(Condition("Progressing", True, "Looking", why))
     if order.operation is Operation.REMOVE:
         phase = "Deleting"
     elif lane is Lane.ROUTINE or order.dry_run:
@@ -96,10 +111,14 @@ def begun(told: Told, order: Order, lane: Lane, why: str) -> Told:
     else:
         phase = "Preflight"
     reason = "Checking" if order.dry_run else "Removing" if order.operation is Operation.REMOVE else "Running"
-    found = replace(
-        told, generation=order.generation or told.generation, phase=phase, unready=(), unanswered="", members=None
-    )
+    found = replace(told, generation=order.generation or told.generation, phase=phase)
     return found.having(Condition("Progressing", True, reason, why), Condition("Paused", False, "NotPaused", ""))
+
+
+def gone_on(told: Told, order: Order, lane: Lane, phase: str) -> Told:
+    """Status when a run is found that an earlier operator has started; ``phase`` is that of the object."""
+    found = begun(told, order, lane, "it goes on since another operator led")
+    return replace(found, phase=phase or found.phase)
 
 
 def at_task(told: Told, task: Task) -> Told:
@@ -111,7 +130,8 @@ def at_task(told: Told, task: Task) -> Told:
         phase = told.phase
     progressing = told.conditions.get("Progressing")
     reason = progressing.reason if progressing else "Running"
-    return replace(told, phase=phase).having(Condition("Progressing", True, reason, task.task or task.play))
+    text = ": ".join(filter(None, (task.task or task.play, task.waits)))
+    return replace(told, phase=phase).having(Condition("Progressing", True, reason, text[:1024]))
 
 
 def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
@@ -122,6 +142,10 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
     failure |= {"reason": ending.reason, "component": ending.component}
     tail = {key: text for key, text in failure.items() if text}
     idle = Condition("Progressing", False, "Idle" if not failed else "Failed", f"the last run {_ended(ending)}")
+    if order.operation is Operation.LOOK:
+        # What was seen since is still so, and it has no outcome of its own.
+        found = told.having(Condition("Progressing", False, "Idle", "no run is under way"))
+        return found if ending.report is None else replace(found, report=ending.report)
     found = replace(told, last_run={**run, **counts, **tail}).having(idle)
     if ending.outcome is Outcome.CANCELLED:
         return found
@@ -137,16 +161,21 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         stands = ending.report is not None or order.dry_run or order.operation is Operation.REMOVE
         phase = found.phase if stands else "Failed"
         degraded = Condition("Degraded", True, reason, text[:1024])
+        if MATERIAL & {reason, *reasons}:
+            found = found.having(replace(degraded, kind="MaterialFetched", status=False))
         # A report has the problems of members, and warnings beside them.
         told_problems = None if ending.report is not None else list(ending.problems)
         found = replace(found, phase=phase, problems=told_problems).having(degraded)
     else:
+        # The report says it of what is there.
+        found = replace(found, conditions={k: each for k, each in found.conditions.items() if k != "MaterialFetched"})
         found = found.having(
             Condition("Degraded", False, "LastRunSucceeded", ""), Condition("Drifted", False, "AsTheDocumentSays", "")
         )
         found = replace(found, problems=None if ending.report is not None else [])
     if ending.report is not None and not order.dry_run:
-        found = replace(found, report=ending.report, phase=str(ending.report.get("phase") or found.phase))
+        phase = str(ending.report.get("phase") or found.phase)
+        found = replace(found, report=ending.report, phase=phase, unready=(), unanswered="", members=None)
     return found
 
 

@@ -37,17 +37,22 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
     meta, status = obj["metadata"], obj.get("status") or {}
     annotations, labels = meta.get("annotations") or {}, meta.get("labels") or {}
     generation = int(meta.get("generation") or 0)
+    needs, access = inputs.access(obj.get("spec"))
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ())
     return Seen(
         uid=str(meta["uid"]),
         generation=generation,
         wishes=Wishes.of({name: str(annotations[name]) for name in KNOWN if name in annotations}),
-        claimed=finalizer in (meta.get("finalizers") or ()),
+        # Without a finalizer there is nothing to claim, and nothing to remove.
+        claimed=finalizer in (meta.get("finalizers") or ()) if finalizer else not meta.get("deletionTimestamp"),
         deleting=bool(meta.get("deletionTimestamp")),
         keep=any(labels.get(name) == "true" for name in KEEP_LABELS),
         elsewhere=_elsewhere(obj),
         references=inputs.references(obj.get("spec")),
         members=frozenset(str(each.get("name")) for each in (obj.get("spec") or {}).get("members") or ()),
+        needs=needs,
+        access=access,
+        on_hosts=(obj.get("spec") or {}).get("mode") == "Binary",
         settled=ready and status.get("observedGeneration") == generation,
         version=str(meta.get("resourceVersion", "")),
     )

@@ -1,32 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run: reads its spec from stdin, loads ansible-runner, and tells tasks and the result as lines of JSON on stdout.
+"""One run: reads its spec, loads ansible-runner, and tells tasks and the result as lines of JSON on stdout.
 
-``python -m karmada_operator.worker``, in an empty private folder, which it leaves behind for whoever made it to
-remove. It is a subreaper, and nothing below it lives when it says how the run ended.
+``python -m karmada_operator.worker`` has the spec on stdin, and is in an empty private folder, which it leaves behind
+for whoever made it to remove. In the pod of a Job, ``--order FILE`` names the spec, and it makes the folder itself. It
+is a subreaper, and nothing below it lives when it says how the run ended.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import ansible_runner
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases, said
 
-from . import process_tree
+from . import environment, process_tree
+from .environment import ARTIFACTS
 from .executor import LONGEST_LINE, RunSpec, told
 from .reconcile import Outcome
 
 PARENT = "KARMADA_OPERATOR_PARENT"
-#: Variable with the directory of artifacts that were prepared.
-ARTIFACTS = "KARMADA_OPERATOR_ARTIFACTS"
 #: Seconds between SIGTERM, on which a run gives its lock back, and SIGKILL.
 GRACE = 10.0
 #: Seconds between two looks at limits.
@@ -59,6 +62,7 @@ class _Heard:
         self._out, self._operation = out, operation
         self.stats: dict[str, int] | None = None
         self.failed_task = self.message = ""
+        self._task = dict.fromkeys(("play", "role", "task"), "")
         #: phase, reason and component of the failure
         self.failure: dict[str, str] = {}
         self.problems: list[dict[str, str]] = []
@@ -68,8 +72,10 @@ class _Heard:
         kind, data = event.get("event", ""), event.get("event_data") or {}
         if kind == "playbook_on_task_start":
             role, path = str(data.get("role") or ""), str(data.get("task_path") or "")
-            names = {key: str(data.get(key) or "") for key in ("play", "role", "task")}
-            self.say("task", **names, phase=phases.begun(role, path, self._operation))
+            self._task = {key: str(data.get(key) or "") for key in ("play", "role", "task")}
+            self.say("task", **self._task, phase=phases.begun(role, path, self._operation), waits="")
+        elif kind == "verbose" and (waits := said.waited_for(str(event.get("stdout") or ""))):
+            self.say("task", **self._task, phase="", waits=told(waits))
         elif kind in ("runner_on_failed", "runner_on_unreachable") and not data.get("ignore_errors"):
             result = data.get("res") or {}
             self.failure = self._for_programs(kind, data, result)
@@ -111,17 +117,24 @@ class _Heard:
             pass
 
 
-def main() -> int:
-    """Carry out the run on stdin; returns 0 whenever the result was told."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Carry out a run; returns 0 whenever the result was told."""
+    parser = argparse.ArgumentParser(prog="karmada-operator-worker", description=sys.modules[__name__].__doc__)
+    parser.add_argument("--order", type=Path, help="file with the spec of the run, in the pod of a Job")
+    order = parser.parse_args(argv).order
     # What else is written to stdout, by whichever library, would be no line.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     stop = _Stop()
     signal.signal(signal.SIGTERM, lambda *_: stop.ask(Outcome.CANCELLED, "it was cancelled"))
     process_tree.become_subreaper()
-    if not process_tree.end_with_parent(int(os.environ[PARENT])):
+    if order is not None:
+        spec = RunSpec.of(order.read_text(encoding="utf-8"))
+        _settle(spec)
+    elif process_tree.end_with_parent(int(os.environ[PARENT])):
+        spec = RunSpec.of(sys.stdin.read(LONGEST_LINE))
+    else:
         return 1
-    spec = RunSpec.of(sys.stdin.read(LONGEST_LINE))
     heard, peak = _Heard(out, spec.playbook.rpartition(".")[2]), _Peak(spec, stop)
     over = threading.Event()
     guards = [threading.Thread(target=each, args=(over,), daemon=True) for each in (peak.watch, _ender(stop))]
@@ -133,6 +146,15 @@ def main() -> int:
     over.set()
     heard.say("result", **_result(rc, heard, stop), peak_mib=peak.mib)
     return 0
+
+
+def _settle(spec: RunSpec) -> None:
+    """Go into a private folder, with the environment of a run and nothing else of this one."""
+    folder = Path(tempfile.mkdtemp(prefix="run-"))
+    found = {**environment.passed(os.environ), **environment.of_run(spec.run_id, folder)}
+    os.environ.clear()
+    os.environ.update(found)
+    os.chdir(folder)
 
 
 def _ender(stop: _Stop) -> Any:
@@ -174,6 +196,8 @@ def _play(spec: RunSpec, heard: _Heard) -> int:
         "name": spec.name,
         "report_output": str(here / "report.json"),
     }
+    if spec.uid:
+        options |= {"uid": spec.uid, "generation": str(spec.generation)}
     if directory := os.environ.get(ARTIFACTS):
         options["artifacts"] = directory
     source.write_text(json.dumps(options), encoding="utf-8")
@@ -198,6 +222,9 @@ def _result(rc: int, heard: _Heard, stop: _Stop) -> dict[str, Any]:
         outcome = stop.outcome
     elif rc == 0 and heard.stats is not None:
         outcome, message = Outcome.SUCCEEDED, ""
+    elif heard.failure.get("reason") == Reason.DOCUMENT_CHANGED.value:
+        # It was edited or made anew since: the next run is for what it says now.
+        outcome = Outcome.CANCELLED
     else:
         outcome, message = Outcome.FAILED, message or f"ansible-playbook ended with {rc}"
     return {

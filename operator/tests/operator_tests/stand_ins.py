@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import queue
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
@@ -16,7 +18,7 @@ from ansible_collections.karmada.installer.tests.unit.support import moments
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator.controller import Controller
 from karmada_operator.events import EventSender
-from karmada_operator.executor import Ending, RunSpec, Task
+from karmada_operator.executor import Ending, Left, LeftBehind, RunSpec, Task
 from karmada_operator.health import Health
 from karmada_operator.kinds import Key, Kind, Lane
 from karmada_operator.metrics import Metrics
@@ -30,6 +32,14 @@ PREFIX = f"apis/{GROUP}/widgets"
 EVENTS = "apis/events.k8s.io/v1/events"
 FINALIZER = "test.example/finalizer"
 KIND = Kind(GROUP, "Widget", "install.yml", FINALIZER, "remove.yml")
+#: Status that a run reports of a control plane that works.
+READY = {
+    "phase": "Completed",
+    "observedGeneration": 1,
+    "conditions": [{"type": "Ready", "status": "True", "reason": "AllReady", "message": ""}],
+    "members": [{"name": "m1", "ready": True}, {"name": "m2", "ready": False}],
+    "certificates": [{"name": "ca", "notAfter": "2027-01-01T00:00:00Z"}],
+}
 BOUNDS = {Lane.QUICK: 4, Lane.CHANGES: 3, Lane.DELETIONS: 2, Lane.ROUTINE: 1}
 
 
@@ -39,6 +49,35 @@ def widget(name: str, generation: int = 1, namespace: str = "a", **meta: Any) ->
         "kind": "Widget",
         "metadata": {"name": name, "namespace": namespace, "generation": generation, **meta},
     }
+
+
+def playbook(folder: Path, tasks: str) -> str:
+    """Path of a playbook with these tasks; its host is implicit, as in the first play of the collection's playbooks."""
+    path = folder / "play.yml"
+    head = "- name: P\n  hosts: localhost\n  gather_facts: false\n  tasks:\n"
+    path.write_text(head + textwrap.indent(textwrap.dedent(tasks), "    "))
+    return str(path)
+
+
+def alive(argument: str) -> list[int]:
+    """Processes anywhere that have this argument."""
+    return _with_argument(lambda each: each == argument)
+
+
+def alive_below(folder: Path) -> list[int]:
+    """Processes anywhere with an argument that is this folder or something in it."""
+    return _with_argument(lambda each: f"{each}/".startswith(f"{folder}/"))
+
+
+def _with_argument(wanted: Callable[[str], bool]) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                if any(map(wanted, (entry / "cmdline").read_text().split("\0"))) and stat[0] != "Z":
+                    found.append(int(entry.name))
+    return found
 
 
 def edited(api: StubApi, name: str, namespace: str = "a", **meta: Any) -> None:
@@ -60,18 +99,33 @@ def condition(api: StubApi, kind: str, name: str = "x", namespace: str = "a") ->
     return ""
 
 
+def reasons(api: StubApi) -> list[str]:
+    """Reasons of all Events, in the order in which they were sent."""
+    return [obj["reason"] for (prefix, _, _), obj in sorted(api.objects.items(), key=_version) if prefix == EVENTS]
+
+
+def phase(api: StubApi) -> object:
+    return live(api, "x").get("status", {}).get("phase")
+
+
+def _version(item: tuple[tuple[str, str, str], dict[str, object]]) -> int:
+    return int(item[1]["metadata"]["resourceVersion"])  # type: ignore[index]  # an API object
+
+
 @dataclass
 class FakeRun:
     """A run that lasts until ``end`` or ``cancel``."""
 
     spec: RunSpec
-    said: queue.Queue[Task | Ending] = field(default_factory=queue.Queue)
+    said: queue.Queue[Task | Ending | LeftBehind] = field(default_factory=queue.Queue)
     cancelled: str = ""
     over: bool = False
 
     def follow(self) -> Iterator[Task | Ending]:
         while True:
             found = self.said.get(timeout=2 * moments.IN_VAIN_SECONDS)
+            if isinstance(found, LeftBehind):
+                raise found
             yield found
             if isinstance(found, Ending):
                 return
@@ -82,6 +136,11 @@ class FakeRun:
     def end(self, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> None:
         self.over = True
         self.said.put(Ending(outcome, **more))
+
+    def leave(self) -> None:
+        """Go on, as a Job does when its operator ends."""
+        self.over = True
+        self.said.put(LeftBehind(f"{self.spec.run_id} goes on"))
 
     def cancel(self, why: str) -> None:
         self.cancelled = why
@@ -98,6 +157,8 @@ class FakeExecutor:
         self.most = 0
         self.guard = threading.Lock()
         self.order: list[str] = []
+        #: what an earlier operator has started
+        self.left_over: list[Left] = []
 
     def start(self, spec: RunSpec) -> FakeRun:
         run = FakeRun(spec)
@@ -109,6 +170,9 @@ class FakeExecutor:
         self.under_way.append(run)
         self.started.put(run)
         return run
+
+    def left(self) -> list[Left]:
+        return self.left_over
 
     def close(self) -> None:
         for each in self.under_way:
@@ -130,9 +194,9 @@ class Operator:
 
 
 @contextmanager
-def operating(cluster: Cluster) -> Iterator[Operator]:
+def operating(cluster: Cluster, executor: FakeExecutor | None = None) -> Iterator[Operator]:
     kinds = {"Widget": KIND}
-    executor, metrics, leading = FakeExecutor(), Metrics(), threading.Event()
+    executor, metrics, leading = executor or FakeExecutor(), Metrics(), threading.Event()
     writer = StatusWriter(cluster, kinds, metrics.on_status)
     events = EventSender(cluster, kinds, "test")
 

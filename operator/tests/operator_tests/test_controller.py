@@ -7,69 +7,25 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
-from karmada_operator import controller, inputs, reconcile, status, wishes
+from karmada_operator import controller, wishes
 from karmada_operator.kinds import Key, Lane
 from karmada_operator.reconcile import Outcome
-from karmada_operator.watch import seen_of
 
-from operator_tests.stand_ins import EVENTS, FINALIZER, PREFIX, FakeRun, condition, edited, live, operating, widget
+from operator_tests.stand_ins import (
+    FINALIZER,
+    PREFIX,
+    READY,
+    FakeRun,
+    condition,
+    edited,
+    live,
+    operating,
+    phase,
+    reasons,
+    widget,
+)
 
-READY = {
-    "phase": "Completed",
-    "observedGeneration": 1,
-    "conditions": [{"type": "Ready", "status": "True", "reason": "AllReady", "message": ""}],
-    "members": [{"name": "m1", "ready": True}, {"name": "m2", "ready": False}],
-    "certificates": [{"name": "ca", "notAfter": "2027-01-01T00:00:00Z"}],
-}
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "BETWEEN", 0.02)
-    monkeypatch.setattr(reconcile, "FIRST_RETRY", 0.05)
-
-
-def reasons(api: StubApi) -> list[str]:
-    return [obj["reason"] for (prefix, _, _), obj in sorted(api.objects.items(), key=version) if prefix == EVENTS]
-
-
-def phase(api: StubApi) -> object:
-    return live(api, "x").get("status", {}).get("phase")
-
-
-def version(item: tuple[tuple[str, str, str], dict[str, object]]) -> int:
-    return int(item[1]["metadata"]["resourceVersion"])  # type: ignore[index]  # an API object
-
-
-def test_from_an_object_to_its_status(api: StubApi, cluster: Cluster) -> None:
-    api.put(PREFIX, widget("x"))
-    with operating(cluster) as operator:
-        run = operator.executor.next()
-        assert live(api, "x")["metadata"]["finalizers"] == [FINALIZER], "before anything is done"
-        assert (run.spec.namespace, run.spec.name, run.spec.playbook, run.spec.check) == (
-            "a",
-            "x",
-            "install.yml",
-            False,
-        )
-        until(lambda: condition(api, "Progressing") == "True Running")
-        assert live(api, "x")["status"]["phase"] == "Preflight"
-        assert condition(api, "Ready") == "False NotInstalled"
-        run.task("karmada.installer.members")
-        until(lambda: phase(api) == "InstallCRD")
-        run.end(changed=3, report=READY)
-        until(lambda: condition(api, "Ready") == "True AllReady")
-        until(lambda: condition(api, "Progressing") == "False Idle")
-        assert live(api, "x")["status"]["phase"] == "Completed"
-        assert live(api, "x")["status"]["lastRun"]["changed"] == 3
-        until(lambda: reasons(api) == ["Running", "InstallCRD", "RunSucceeded"])
-        sample = operator.metrics.registry.get_sample_value
-        where = {"kind": "Widget", "namespace": "a", "name": "x"}
-        until(lambda: sample("karmada_instance_ready", where) == 1)
-        assert sample("karmada_instance_members", {**where, "ready": "true"}) == 1
-        runs = {"kind": "Widget", "operation": "install", "outcome": "succeeded"}
-        until(lambda: sample("karmada_operator_runs_total", runs) == 1)
-        assert operator.executor.started.empty(), "its own writes start nothing"
+pytestmark = pytest.mark.usefixtures("soon")
 
 
 def test_edits_during_a_run_make_one_more(api: StubApi, cluster: Cluster) -> None:
@@ -87,22 +43,6 @@ def test_edits_during_a_run_make_one_more(api: StubApi, cluster: Cluster) -> Non
         edited(api, "x", generation=5)
         operator.executor.next().end()
         assert operator.executor.order == ["x"] * 3
-
-
-def test_the_run_after_one_that_died_may_take_its_lock(api: StubApi, cluster: Cluster) -> None:
-    api.put(PREFIX, widget("x"))
-    with operating(cluster) as operator:
-        lost = operator.executor.next()
-        assert "karmada_confirm_dead" not in lost.spec.variables
-        lost.end(Outcome.LOST)
-        second = operator.executor.next()
-        assert second.spec.variables == {"karmada_confirm_dead": lost.spec.run_id}
-        second.end()
-        until(lambda: condition(api, "Progressing") == "False Idle")
-        edited(api, "x", generation=2)
-        third = operator.executor.next()
-        assert "karmada_confirm_dead" not in third.spec.variables, "the second has given its lock back"
-        third.end()
 
 
 def test_deletion_in_the_middle_of_an_install(api: StubApi, cluster: Cluster) -> None:
@@ -150,42 +90,6 @@ def test_paused_means_nothing_is_done_and_a_run_under_way_ends(api: StubApi, clu
         until(lambda: condition(api, "Paused") == "False NotPaused")
 
 
-def test_a_dry_run_tells_what_would_change(api: StubApi, cluster: Cluster) -> None:
-    api.put(PREFIX, widget("x", annotations={wishes.DRY_RUN: "true"}))
-    with operating(cluster) as operator:
-        run = operator.executor.next()
-        assert run.spec.check
-        run.end(changed=2)
-        until(lambda: condition(api, "Drifted") == "True DryRun")
-        edited(api, "x", annotations={})
-        run = operator.executor.next()
-        assert not run.spec.check
-        run.end(report=READY)
-        until(lambda: condition(api, "Drifted") == "False AsTheDocumentSays")
-
-
-def test_failures_are_told_and_tried_again(api: StubApi, cluster: Cluster) -> None:
-    api.put(PREFIX, widget("x"))
-    problem = {"severity": "error", "reason": "ImageNotAvailable", "what": "no image", "where": "w", "remedy": "mend"}
-    with operating(cluster) as operator:
-        failure = {"failed_task": "Check", "phase": "Waiting", "reason": "ImageNotAvailable", "component": "etcd"}
-        operator.executor.next().end(Outcome.FAILED, message="no image", problems=(problem,), **failure)
-        until(lambda: condition(api, "Degraded") == "True ImageNotAvailable")
-        last = live(api, "x")["status"]["lastRun"]
-        assert (last["failedTask"], last["failedPhase"]) == ("Check", "Waiting")
-        assert (last["reason"], last["component"]) == ("ImageNotAvailable", "etcd")
-        degraded = next(each for each in live(api, "x")["status"]["conditions"] if each["type"] == "Degraded")
-        assert degraded["message"] == "Check: etcd: no image"
-        assert condition(api, "Ready") == "False ImageNotAvailable"
-        assert live(api, "x")["status"]["problems"] == [problem]
-        again = operator.executor.next()
-        until(lambda: "RunFailed" in reasons(api))
-        again.end(report=READY)
-        until(lambda: condition(api, "Degraded") == "False LastRunSucceeded")
-        assert condition(api, "Ready") == "True AllReady"
-        assert operator.metrics.registry.get_sample_value("karmada_operator_retries_total", {"kind": "Widget"}) == 1
-
-
 def test_many_at_once_and_none_is_lost(api: StubApi, cluster: Cluster) -> None:
     for number in range(18):
         api.put(PREFIX, widget(f"a{number}"))
@@ -224,36 +128,6 @@ def test_settled_objects_are_looked_at_one_after_the_other(api: StubApi, cluster
         assert not {"Running", "InstallCRD"} & set(reasons(api)), "a look is no news"
 
 
-def test_who_does_not_lead_any_more_ends_its_runs_and_starts_none(api: StubApi, cluster: Cluster) -> None:
-    api.put(PREFIX, widget("x"))
-    with operating(cluster) as operator:
-        run = operator.executor.next()
-        operator.leading.set()
-        until(lambda: run.cancelled == "the operator ends")
-        api.put(PREFIX, widget("y"))
-    assert operator.executor.order == ["x"]
-
-
-def test_a_run_that_cannot_be_started_is_a_failure(
-    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with operating(cluster) as operator:
-        original, calls = operator.executor.start, []
-
-        def start(spec: object) -> FakeRun:
-            calls.append(spec)
-            if len(calls) == 1:
-                raise OSError("no room")
-            return original(spec)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(operator.executor, "start", start)
-        api.put(PREFIX, widget("x"))
-        api.put(PREFIX, widget("y"))
-        until(lambda: "RunFailed" in reasons(api))
-        for each in [operator.executor.next(), operator.executor.next()]:
-            each.end()
-
-
 @pytest.mark.parametrize("status_code", [409, 429, 500])
 def test_writes_that_fail_are_repeated(api: StubApi, cluster: Cluster, status_code: int) -> None:
     api.put(PREFIX, widget("x"))
@@ -280,52 +154,6 @@ def test_no_object_installs_into_a_namespace_that_does_not_allow_it(
         api.put("api/v1/namespaces", {"kind": "Namespace", "metadata": allowed})
         operator.executor.next().end(report=READY)
         until(lambda: condition(api, "Paused") == "False NotPaused")
-
-
-@pytest.mark.parametrize("host", [{}, {"namespace": "a"}, {"namespace": "b", "secretRef": {"name": "remote"}}])
-def test_who_stays_at_home_or_brings_a_kubeconfig_needs_nobodys_leave(host: dict[str, object]) -> None:
-    obj = {**widget("x", uid="u"), "spec": {"hostCluster": host}}
-    assert seen_of(obj, FINALIZER).elsewhere == ""
-
-
-def test_a_secret_that_the_document_names_starts_a_run_when_it_changes(
-    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inputs, "EVERY", 0.1)
-
-    def put(content: str) -> None:
-        api.put("api/v1/secrets", {"metadata": {"name": "m1", "namespace": "a"}, "data": {"kubeconfig": content}})
-
-    put("b25l")
-    api.put(PREFIX, {**widget("x"), "spec": {"members": [{"name": "m1", "kubeconfigSecretRef": {"name": "m1"}}]}})
-    with operating(cluster) as operator:
-        first = operator.executor.next()
-        # During the run, too.
-        put("dHdv")
-        first.end()
-        operator.executor.next().end()
-        until(lambda: condition(api, "Progressing") == "False Idle")
-        api.faults.append(Fault("status", path="secrets/m1", status=403, times=2))
-        until(lambda: api.faults[0].times == 0)
-        assert operator.executor.started.empty(), "what cannot be looked at has not changed"
-        put("dGhyZWU=")
-        operator.executor.next().end()
-    accepted = {each["Accept"] for each, (_, path) in zip(api.headers, api.requests, strict=True) if "secrets" in path}
-    assert all("PartialObjectMetadata" in each for each in accepted)
-
-
-def test_what_a_document_names() -> None:
-    spec = {
-        "hostCluster": {"secretRef": {"name": "host"}},
-        "audit": {"configMapRef": {"name": "audit"}},
-        "members": [
-            {"kubeconfigSecretRef": {"name": "m1"}},
-            {"kubeconfigSecretRef": {"name": "m1"}},
-            {"secretRef": None},
-        ],
-    }
-    assert inputs.references(spec) == (("ConfigMap", "audit"), ("Secret", "host"), ("Secret", "m1"))
-    assert inputs.references(None) == ()
 
 
 def test_an_operator_that_breaks_one_looks_at_no_other(
@@ -355,12 +183,29 @@ def test_an_operator_that_breaks_one_looks_at_no_other(
             found[-1].end(report=READY)
 
 
-def test_a_removal_that_fails_says_what_holds_it(api: StubApi, cluster: Cluster) -> None:
-    api.put(PREFIX, widget("x", finalizers=[FINALIZER], deletionTimestamp="2026-01-01T00:00:00Z"))
+def test_a_removal_gives_up_members_whose_secrets_are_gone_and_says_so(api: StubApi, cluster: Cluster) -> None:
+    api.put("api/v1/secrets", {"metadata": {"name": "k1", "namespace": "a"}, "data": {}})
+    members = [{"name": "m1", "secretRef": {"name": "k1"}}, {"name": "m2", "secretRef": {"name": "k2"}}]
+    going = widget("x", finalizers=[FINALIZER], deletionTimestamp="2026-01-01T00:00:00Z")
+    api.put(PREFIX, {**going, "spec": {"members": members}})
     with operating(cluster) as operator:
-        operator.executor.next().end(Outcome.FAILED, message="member m1 does not answer", failed_task="Leave")
-        until(lambda: condition(api, "Degraded") == "True RunFailed")
-        assert live(api, "x")["status"]["phase"] == "Deleting"
-        assert live(api, "x")["metadata"]["finalizers"] == [FINALIZER]
-        operator.executor.next().end()
+        first = operator.executor.next()
+        assert first.spec.variables == {"karmada_confirm": "x", "uninstall_abandon_members": ["m2"]}
+        until(lambda: "Left" in reasons(api))
+        # The other one goes as well, and the namespace with it.
+        api.remove("api/v1/secrets", "a", "k1")
+        api.put("api/v1/namespaces", {"metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        first.end(Outcome.FAILED)
+        second = operator.executor.next()
+        assert second.spec.variables["uninstall_abandon_members"] == ["m1", "m2"]
+        second.end(Outcome.FAILED)
         until(lambda: live(api, "x")["metadata"]["finalizers"] == [])
+
+
+def test_what_can_be_reached_no_more_is_left_and_its_object_goes(api: StubApi, cluster: Cluster) -> None:
+    going = widget("x", finalizers=[FINALIZER], deletionTimestamp="2026-01-01T00:00:00Z")
+    api.put(PREFIX, {**going, "spec": {"hostCluster": {"secretRef": {"name": "gone"}}}})
+    with operating(cluster) as operator:
+        until(lambda: live(api, "x")["metadata"]["finalizers"] == [])
+        until(lambda: {"Kept", "Left"} <= set(reasons(api)))
+        assert operator.executor.started.empty()

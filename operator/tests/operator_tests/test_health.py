@@ -88,8 +88,19 @@ def test_what_a_run_has_left_is_what_should_be_there(api: StubApi, cluster: Clus
         api.put(DEPLOYMENTS, workload("y-webhook", 7, instance="y"))
         until(lambda: len(found._there[X]) == 3)
         assert found.verdict(X) == gone
+        found.suspend(X)
+        assert found.verdict(X) is None
+        found.resume(X)
+        assert found.verdict(X) == gone
         found.forget(X)
         assert found.verdict(X) is None
+
+
+def test_a_workload_without_pods_is_not_ready() -> None:
+    idle = workload("x-webhook", ready=0)
+    idle["spec"]["replicas"] = 0
+    idle["metadata"]["uid"] = "u"
+    assert health.workload_of(idle).trouble == "it is scaled to no pods"
 
 
 def test_what_was_deleted_starts_a_run_and_what_is_not_ready_is_told(

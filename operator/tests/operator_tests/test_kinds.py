@@ -13,6 +13,7 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 from karmada_operator import kinds
 from karmada_operator.__main__ import JsonLines, arguments
+from karmada_operator.watch import seen_of
 
 COLLECTION = Path(manifest.__file__).parents[3]
 (ROW,) = yaml.safe_load(kinds.DEFAULT.read_text(encoding="utf-8"))
@@ -21,10 +22,23 @@ COLLECTION = Path(manifest.__file__).parents[3]
 def test_the_table_names_what_there_is() -> None:
     found = kinds.load()[manifest.KIND]
     assert found.api_version == manifest.API_VERSION
-    for playbook in (found.playbook, found.finalizer_playbook):
+    for playbook in (found.playbook, found.finalizer_playbook, found.report_playbook):
         name = playbook.removeprefix("karmada.installer.")
         assert (COLLECTION / "playbooks" / f"{name}.yml").is_file()
     assert {"phase", "conditions", "problems"} <= found.status_fields
+
+
+def test_a_kind_may_have_neither_finalizer_nor_report(tmp_path: Path) -> None:
+    """Of its objects nothing has to be removed, and nobody looks at them between runs."""
+    file = tmp_path / "watches.yaml"
+    row = {key: text for key, text in ROW.items() if key not in ("finalizer", "reportPlaybook")}
+    file.write_text(yaml.safe_dump([row]), encoding="utf-8")
+    (kind,) = kinds.load(file).values()
+    assert (kind.finalizer, kind.report_playbook) == ("", "")
+    obj = {"metadata": {"uid": "u", "name": "x", "generation": 1}}
+    assert seen_of(obj, kind.finalizer).claimed, "it needs none before its first run"
+    obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not seen_of(obj, kind.finalizer).claimed, "it has nothing to be removed"
 
 
 @pytest.mark.parametrize(

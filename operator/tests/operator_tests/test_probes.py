@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Invalid, Unreachable
 from ansible_collections.karmada.installer.tests.unit.support import moments
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from karmada_operator import probes
@@ -23,20 +24,40 @@ class ControlPlane:
 
     def __init__(self) -> None:
         self.trouble = ""
-        self.available: dict[str, Any] | None = {"type": "Available", "status": "True"}
+        self.unavailable = self.webhook = ""
+        self.asleep: set[str] = set()
+        self.moments = itertools.count()
         self.clusters: list[Any] = []
         self.closed = 0
 
-    def get_raw(self, _path: str) -> str:
+    def get_raw(self, path: str, **_: Any) -> str:
         if self.trouble:
             raise Unreachable("control plane", "GET", "/readyz", 0, "", self.trouble)
+        if self.unavailable and path != "/readyz":
+            raise Unreachable("control plane", "GET", "/apis", 0, "", self.unavailable)
         return "ok"
 
-    def get(self, *_: Any) -> Any:
-        return None if self.available is None else {"status": {"conditions": [self.available]}}
+    def get(self, _version: str, kind: str, name: str, *_: Any) -> Any:
+        if kind == "Lease":
+            renewed = "never" if name in self.asleep else f"at {next(self.moments)}"
+            return {"spec": {"renewTime": renewed, "leaseDurationSeconds": 1}}
+        return next(each for each in self.clusters if each["metadata"]["name"] == name)
 
-    def list(self, *_: Any) -> Any:
-        return self.clusters
+    def table(self, *_: Any) -> Any:
+        def row(each: Any) -> dict[str, Any]:
+            conditions = each.get("status", {}).get("conditions", [{}])
+            return {"Name": each["metadata"]["name"], "Ready": conditions[0].get("status"), "Age": "1m"}
+
+        return [row(each) for each in self.clusters]
+
+    def resource(self, *_: Any) -> object:
+        return object()
+
+    def apply(self, policy: Any, **_: Any) -> None:
+        if self.webhook:
+            raise ApiError("control plane", "PATCH", "/apis", 500, "", self.webhook)
+        if "placement" in policy["spec"]:
+            raise Invalid("control plane", "PATCH", "/apis", 422, "", "both")
 
     def close(self) -> None:
         self.closed += 1
@@ -70,7 +91,7 @@ class Site:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    for name in ("EVERY", "MEMBERS_EVERY", "AGAIN"):
+    for name in ("EVERY", "SELDOM", "AGAIN"):
         monkeypatch.setattr(probes, name, 0.01)
     made = Site()
     yield made
@@ -110,19 +131,54 @@ def test_one_failure_is_no_news(site: Site, monkeypatch: pytest.MonkeyPatch) -> 
     assert site.news.empty()
 
 
-@pytest.mark.parametrize(
-    ("available", "words"),
-    [
-        ({"type": "Available", "status": "False", "message": "no endpoints"}, "aggregated API: no endpoints"),
-        ({"type": "Available", "status": "Unknown", "reason": "Timeout"}, "aggregated API: Timeout"),
-        ({"type": "Other", "status": "True"}, "aggregated API: it is not registered"),
-        (None, "aggregated API: it is not registered"),
-    ],
-)
-def test_an_aggregated_api_that_does_not_answer_is_trouble(available: Any, words: str, site: Site) -> None:
-    site.planes[PROD].available = available
+def test_an_aggregated_api_or_a_webhook_that_does_not_answer_is_trouble(site: Site) -> None:
+    plane = site.planes[PROD]
     site.probes.follow(PROD, "s")
+    site.told(PROD)
+    plane.unavailable = "no endpoints"
+    assert site.told(PROD).trouble.startswith("the aggregated API does not answer: control plane: no endpoints")
+    plane.unavailable = ""
+    assert site.told(PROD).trouble == ""
+    plane.webhook = "failed calling webhook"
+    words = "the admission webhook does not judge policies: a good policy was refused"
+    assert site.told(PROD).trouble.startswith(words)
+    plane.webhook = ""
+    assert site.told(PROD).trouble == ""
+
+
+def test_a_controller_that_does_not_renew_its_lease_is_not_at_work(site: Site) -> None:
+    """By a clock of our own: the texts of their times mean nothing here."""
+    plane = site.planes[PROD]
+    site.probes.follow(PROD, "s")
+    assert site.told(PROD) == Finding("", ())
+    plane.asleep = {"karmada-scheduler", "kube-controller-manager"}
+    words = "at work no more, by their Leases: kube-controller-manager, karmada-scheduler"
     assert site.told(PROD).trouble == words
+    plane.asleep = set()
+    assert site.told(PROD).trouble == ""
+
+
+def test_one_that_cannot_be_reached_from_here_is_left_to_runs(site: Site) -> None:
+    """Such as a ClusterIP of another cluster: nothing is concluded from that."""
+    plane = site.planes[PROD]
+    plane.trouble = "no route to host"
+    site.probes.follow(PROD, "s")
+    until(lambda: len(site.opened) > 5, "several attempts")
+    assert site.news.empty()
+    plane.trouble = ""
+    assert site.told(PROD) == Finding("", ())
+
+
+def test_what_a_run_changes_is_not_probed_until_it_has_ended(site: Site) -> None:
+    site.probes.follow(PROD, "s")
+    site.told(PROD)
+    site.probes.suspend(PROD)
+    assert site.probes.finding(PROD) == Finding()
+    site.probes.resume(PROD)
+    assert site.told(PROD) == Finding("", ())
+    site.probes.forget(PROD)
+    site.probes.resume(PROD)
+    assert PROD not in site.probes._targets
 
 
 def test_a_control_plane_that_answers_nonsense_keeps_no_other_from_being_looked_at(site: Site) -> None:
@@ -146,7 +202,7 @@ def test_what_is_forgotten_is_not_asked_any_more(site: Site) -> None:
 
 
 def test_an_instance_without_a_kubeconfig_beside_it_is_not_probed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("EVERY", "MEMBERS_EVERY"):
+    for name in ("EVERY", "SELDOM"):
         monkeypatch.setattr(probes, name, 0.01)
     asked: queue.Queue[str] = queue.Queue()
     found = Probes(lambda _instance, secret: asked.put(secret))

@@ -14,6 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from karmada_operator import reconcile
 from karmada_operator.kinds import Lane
 from karmada_operator.reconcile import (
+    LOOK_AGAIN,
+    LOOK_AT_HOSTS,
+    Around,
     Cancel,
     Claim,
     Forget,
@@ -33,6 +36,7 @@ from karmada_operator.reconcile import (
 from karmada_operator.wishes import Wishes
 
 SEEN = Seen(uid="u1", generation=1, claimed=True)
+WITH_MEMBERS = replace(SEEN, access=(("m1", "k1"), ("m2", "k2")), members=frozenset({"m1", "m2"}))
 PERIOD = 21600.0
 BAD = Wishes(problems=(Problem("is nonsense", reason=Reason.INVALID_ARGUMENT),))
 
@@ -75,7 +79,7 @@ def test_what_starts_a_run(change: dict[str, Any], why: str) -> None:
 
 
 def test_a_secret_that_changed_starts_a_run() -> None:
-    action = decide(SEEN, after(SEEN), 1.0, inputs="other")
+    action = decide(SEEN, after(SEEN), 1.0, Around("other"))
     assert isinstance(action, Start)
     assert "Secret" in action.why
 
@@ -135,6 +139,59 @@ def test_deletion_has_a_lane_of_its_own_also_in_the_middle_of_an_install() -> No
     assert decide(None, removed, 0.0) == Forget()
 
 
+def test_what_can_be_reached_no_more_holds_no_object() -> None:
+    going = replace(SEEN, deleting=True, needs=frozenset({"host"}), access=(("m1", "k1"), ("m2", "k2")))
+    assert decide(going, Memory(), 0.0, Around(lost=frozenset({"host", "k1"}))) == Release(
+        kept=True, left="the control plane; it cannot be reached any more: no Secret host"
+    )
+    paused = replace(going, wishes=Wishes(paused=True))
+    assert isinstance(decide(paused, Memory(), 0.0, Around(lost=frozenset({"host"}))), Wait)
+    around = Around(lost=frozenset({"k2"}))
+    action = decide(going, Memory(), 0.0, around)
+    assert isinstance(action, Start)
+    assert action.order.given_up == ("m2",)
+    # A Secret that goes while the removal fails starts the next attempt at once, without that member.
+    failed = ended(started(Memory(), order_of(going)), Outcome.FAILED, 0.0, period=PERIOD, chance=0.0)
+    assert isinstance(decide(going, failed, 0.0), Wait)
+    again = order_of(going, around)
+    assert decide(going, failed, 0.0, around) == Start(again, Lane.DELETIONS, "the object is being deleted")
+    assert order_of(replace(going, deleting=False), around).given_up == ()
+
+
+def test_a_namespace_that_is_going_is_not_held_after_one_attempt() -> None:
+    going, around = replace(SEEN, deleting=True, members=frozenset({"m2", "m1"})), Around(going=True)
+    assert isinstance(decide(going, Memory(), 0.0, around), Start)
+    failed = ended(started(Memory(), order_of(going)), Outcome.FAILED, 0.0, period=PERIOD, chance=0.0)
+    assert decide(going, failed, 0.0, around) == Release(kept=False, left="what joining put on m1, m2")
+    assert isinstance(decide(going, failed, 0.0), Wait)
+
+
+def test_trouble_is_looked_at_once_and_so_is_its_end() -> None:
+    trouble = Around(trouble="cannot reach it")
+    look = replace(order_of(SEEN), operation=Operation.LOOK, in_trouble=True)
+    memory = after(SEEN)
+    assert isinstance(decide(SEEN, memory, 1.0), Wait)
+    assert decide(SEEN, memory, 1.0, trouble) == Wait("everything is done", LOOK_AGAIN)
+    assert decide(SEEN, memory, LOOK_AGAIN, trouble) == Start(look, Lane.ROUTINE, "cannot reach it")
+    for outcome in Outcome:
+        looked = ended(started(memory, look), outcome, 100.0, period=PERIOD, chance=0.0)
+        assert looked.done == order_of(SEEN), "a look does nothing and undoes nothing"
+        assert looked.failed is None
+        assert decide(SEEN, looked, 1000.0, trouble) == Wait("everything is done", looked.next_at)
+        assert decide(SEEN, looked, 1000.0) == Start(replace(look, in_trouble=False), Lane.ROUTINE, "to see how it is")
+    # Whatever is to be done comes first.
+    assert decide(replace(SEEN, generation=2), memory, 100.0, trouble).order.operation is Operation.INSTALL  # type: ignore[union-attr]
+
+
+def test_plain_hosts_are_looked_at_each_hour() -> None:
+    hosts = replace(SEEN, on_hosts=True)
+    memory = after(hosts)
+    assert decide(hosts, memory, LOOK_AT_HOSTS - 1) == Wait("everything is done", LOOK_AT_HOSTS)
+    action = decide(hosts, memory, LOOK_AT_HOSTS)
+    assert isinstance(action, Start)
+    assert (action.order.operation, action.lane) == (Operation.LOOK, Lane.ROUTINE)
+
+
 def test_a_dry_run_of_a_removal_removes_no_finalizer() -> None:
     going = replace(SEEN, deleting=True, wishes=Wishes(dry_run=True))
     assert isinstance(decide(going, after(going), 0.0), Wait)
@@ -180,9 +237,10 @@ def test_two_runs_of_one_object_are_an_error() -> None:
 class _World:
     """The object as users edit it, and what was carried out."""
 
-    seen: Seen | None = SEEN
+    seen: Seen | None = WITH_MEMBERS
     made: int = 1
     memory: Memory = field(default_factory=Memory)
+    around: Around = field(default_factory=Around)
     now: float = 0.0
 
 
@@ -219,7 +277,12 @@ class History(RuleBasedStateMachine):
     @rule(claimed=st.booleans())
     def create_again(self, claimed: bool) -> None:
         self.world.made += 1
-        self.world.seen = replace(SEEN, uid=f"u{self.world.made}", claimed=claimed)
+        self.world.seen = replace(WITH_MEMBERS, uid=f"u{self.world.made}", claimed=claimed)
+
+    @rule(trouble=st.booleans(), lost=st.booleans(), going=st.booleans())
+    def things_happen(self, trouble: bool, lost: bool, going: bool) -> None:
+        gone = frozenset({"k1"}) if lost else frozenset[str]()
+        self.world.around = Around(trouble="trouble" if trouble else "", lost=gone, going=going)
 
     @rule(seconds=st.sampled_from([0.1, 6.0, 700.0, 30_000.0]))
     def time_passes(self, seconds: float) -> None:
@@ -228,7 +291,7 @@ class History(RuleBasedStateMachine):
     @rule()
     def operator_looks(self) -> None:
         world = self.world
-        action = decide(world.seen, world.memory, world.now)
+        action = decide(world.seen, world.memory, world.now, world.around)
         match action:
             case Claim():
                 assert world.seen
@@ -239,7 +302,13 @@ class History(RuleBasedStateMachine):
                 assert seen.claimed
                 assert not seen.wishes.paused
                 assert not seen.wishes.problems
-                assert order == order_of(seen)
+                if order.operation is Operation.LOOK:
+                    assert world.memory.done == order_of(seen, world.around), "nothing else is to be done"
+                    assert lane is Lane.ROUTINE
+                    assert not seen.deleting
+                    world.memory = started(world.memory, order)
+                    return
+                assert order == order_of(seen, world.around)
                 assert (lane is Lane.DELETIONS) == seen.deleting == (order.operation is Operation.REMOVE)
                 # No order is repeated but after a failure or a period.
                 if world.memory.uid == seen.uid:
@@ -248,10 +317,12 @@ class History(RuleBasedStateMachine):
             case Cancel(why):
                 assert world.memory.running
                 world.memory = replace(world.memory, cancelled=why)
-            case Release(kept):
+            case Release(kept, left):
                 assert world.seen
                 assert world.seen.deleting
-                assert kept or (world.memory.done and world.memory.done.operation is Operation.REMOVE)
+                assert not world.seen.wishes.paused or world.seen.keep
+                removed = world.memory.done and world.memory.done.operation is Operation.REMOVE
+                assert kept or removed or (left and world.around.going and world.memory.failed)
                 assert kept or not (world.memory.done and world.memory.done.dry_run)
                 world.seen = None
             case Forget():
@@ -270,7 +341,7 @@ class History(RuleBasedStateMachine):
         world = replace(self.world)
         runs = 0
         for _ in range(12):
-            action = decide(world.seen, world.memory, world.now)
+            action = decide(world.seen, world.memory, world.now, world.around)
             if isinstance(action, Wait) and world.memory.running is None:
                 if action.until is None or action.until - world.now > 1000:
                     break
@@ -284,7 +355,7 @@ class History(RuleBasedStateMachine):
                 assert world.seen
                 world.seen = replace(world.seen, claimed=True)
             elif isinstance(action, Start):
-                runs += 1
+                runs += action.order.operation is not Operation.LOOK
                 world.memory = started(world.memory, action.order)
             elif isinstance(action, Release):
                 world.seen = None
@@ -294,7 +365,7 @@ class History(RuleBasedStateMachine):
             pytest.fail(f"does not come to rest: {self.world}")
         assert runs <= 1
         if world.seen and not world.seen.wishes.paused and not world.seen.wishes.problems:
-            assert world.memory.done == order_of(world.seen)
+            assert world.memory.done == order_of(world.seen, world.around)
 
 
 TestHistory = pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")(History.TestCase)

@@ -56,6 +56,15 @@ def test_phases_never_go_back_within_a_run(heard: list[Task], lane: Lane, removi
         assert set(reached) == {"Completed"}, "a look is no installation"
 
 
+def test_what_is_waited_for_is_told() -> None:
+    told = at_task(begun(Told(), ORDER, Lane.CHANGES, "why"), Task("P", "etcd", "See it work", "Installing"))
+    told = at_task(told, Task("P", "etcd", "See it work", "", "[9 s of 60 s] Deployment x: ErrImagePull"))
+    assert (told.phase, told.conditions["Progressing"].message) == (
+        "Installing",
+        "See it work: [9 s of 60 s] Deployment x: ErrImagePull",
+    )
+
+
 def test_a_time_is_that_of_the_change_of_status() -> None:
     told = Told(report=REPORT).having(Condition("Paused", False, "NotPaused", ""))
     first = composed({}, told, NOW)
@@ -123,8 +132,17 @@ def test_a_control_plane_that_does_not_answer_is_not_ready_with_the_reason() -> 
     assert found["Ready"]["message"] == "Deployment x: no pod; cannot reach it"
     assert found["MembersReady"]["status"] == "True"
     assert (
-        conditions(composed({}, begun(told, ORDER, Lane.CHANGES, "why"), NOW))["ControlPlaneReady"]["status"] == "True"
-    )
+        conditions(composed({}, begun(told, ORDER, Lane.CHANGES, "why"), NOW))["ControlPlaneReady"]["status"] == "False"
+    ), "a run that begins has mended nothing yet"
+    ended = after(begun(told, ORDER, Lane.CHANGES, "why"), ORDER, Ending(Outcome.SUCCEEDED, report=WORKING), RUN)
+    assert conditions(composed({}, ended, NOW))["Ready"]["status"] == "True"
+    look = replace(ORDER, operation=Operation.LOOK)
+    seen = {**WORKING, "components": [{"name": "etcd", "desired": 1, "ready": 0, "message": "it is Pending"}]}
+    looked = after(begun(told, look, Lane.ROUTINE, "why"), look, Ending(Outcome.SUCCEEDED, report=seen), RUN)
+    found = composed({}, looked, NOW)
+    assert found["components"][0]["message"] == "it is Pending"
+    assert conditions(found)["Ready"]["message"] == "Deployment x: no pod; cannot reach it"
+    assert "lastRun" not in found
 
 
 def test_what_an_earlier_operator_wrote_stays_until_there_is_news() -> None:

@@ -246,3 +246,9 @@ def test_a_bad_day_ends_with_what_is_there(api: StubApi, monkeypatch: pytest.Mon
             if chance.random() < 0.1:
                 api.forget()
         until(lambda: generations(watcher) == current(api), "what is there")
+
+
+@pytest.mark.parametrize("host", [{}, {"namespace": "a"}, {"namespace": "b", "secretRef": {"name": "remote"}}])
+def test_who_stays_at_home_or_brings_a_kubeconfig_needs_nobodys_leave(host: dict[str, object]) -> None:
+    obj = {**widget("x", uid="u"), "spec": {"hostCluster": host}}
+    assert seen_of(obj, FINALIZER).elsewhere == ""

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of a run, from its start to its end: the object's status, Events, metrics and the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+
+from . import status
+from .events import EventSender
+from .executor import Ending, RunSpec, Task
+from .kinds import Key, Kind, Lane
+from .metrics import Metrics
+from .reconcile import Operation, Order, Outcome, Seen, Start
+from .status import StatusWriter
+
+_LOG = logging.getLogger(__name__)
+
+
+class Recorder:
+    """Tells of runs."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kinds: Mapping[str, Kind],
+        writer: StatusWriter,
+        events: EventSender,
+        metrics: Metrics,
+    ) -> None:
+        self._cluster, self._kinds = cluster, kinds
+        self._writer, self._events, self._metrics = writer, events, metrics
+
+    def begun(self, key: Key, seen: Seen, action: Start, spec: RunSpec) -> None:
+        """A run is about to start."""
+        self._writer.tell(key, seen.uid, lambda told: status.begun(told, action.order, action.lane, action.why))
+        _LOG.info("starts %s: %s", spec.playbook, action.why, extra={"object": str(key), "run": spec.run_id})
+        # A look each six hours is no news.
+        if action.lane is not Lane.ROUTINE:
+            reason = "DryRun" if spec.check else "Removing" if action.order.operation is Operation.REMOVE else "Running"
+            self._events.send(key, seen.uid, reason, f"{spec.playbook}: {action.why}")
+        if action.order.given_up:
+            names = ", ".join(action.order.given_up)
+            what = f"what joining put on {names}, because the Secrets with their kubeconfigs are gone"
+            self.stays(key, seen, what)
+
+    def phase(self, key: Key) -> str:
+        """Phase that an object's status has now. Raises ApiError."""
+        kind = self._kinds[key.kind]
+        live = self._cluster.get(kind.api_version, kind.kind, key.name, key.namespace) or {}
+        return str((live.get("status") or {}).get("phase") or "")
+
+    def gone_on(self, key: Key, seen: Seen, order: Order, lane: Lane, spec: RunSpec, phase: str) -> None:
+        """A run is followed that an earlier leader started; ``phase`` is what its object has reached."""
+        _LOG.info("follows a run of an earlier leader", extra={"object": str(key), "run": spec.run_id})
+        self._writer.tell(key, seen.uid, lambda told: status.gone_on(told, order, lane, phase))
+
+    def retried(self, key: Key) -> None:
+        """A run starts for the order that failed last."""
+        self._metrics.retries.labels(key.kind).inc()
+
+    def task(self, key: Key, seen: Seen, task: Task, *, new: bool) -> None:
+        """A task has begun, or waits; ``new``: with a phase that is worth an Event."""
+        if new:
+            self._events.send(key, seen.uid, task.phase, task.task or task.play)
+        self._writer.tell(key, seen.uid, lambda told: status.at_task(told, task))
+
+    def ended(
+        self, key: Key, seen: Seen, order: Order, ending: Ending, spec: RunSpec, began: datetime, seconds: float
+    ) -> None:
+        """A run has ended. It ``began`` when its first leader started it; this one followed it for ``seconds``."""
+        log = {"object": str(key), "run": spec.run_id}
+        _LOG.info("run ended: %s, %d changed, %.1f s", ending.outcome.value, ending.changed, seconds, extra=log)
+        run = {
+            "id": spec.run_id,
+            "playbook": spec.playbook,
+            "startTime": began.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "completionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        self._writer.tell(key, seen.uid, lambda told: status.after(told, order, ending, run))
+        self._send_end(key, seen, order, ending, spec)
+        self._metrics.runs.labels(key.kind, order.operation.value, ending.outcome.name.lower()).inc()
+        self._metrics.run_seconds.labels(key.kind, order.operation.value).observe(seconds)
+        self._metrics.run_memory.labels(key.kind).set(ending.peak_mib)
+        if ending.outcome is Outcome.SUCCEEDED:
+            self._metrics.last_success.labels(*key).set_to_current_time()
+
+    def stays(self, key: Key, seen: Seen, what: str) -> None:
+        """Something stays that was to go. Nobody can write Events in a namespace that is going, so the log has it."""
+        _LOG.warning("this stays: %s", what, extra={"object": str(key)})
+        self._events.send(key, seen.uid, "Left", f"this stays: {what}", warning=True)
+
+    def _send_end(self, key: Key, seen: Seen, order: Order, ending: Ending, spec: RunSpec) -> None:
+        if order.operation is Operation.LOOK and ending.outcome is Outcome.SUCCEEDED:
+            return
+        if ending.outcome is Outcome.SUCCEEDED and (ending.changed or order.dry_run):
+            verb = "would change" if order.dry_run else "changed"
+            reason = "DryRunSucceeded" if order.dry_run else "RunSucceeded"
+            self._events.send(key, seen.uid, reason, f"{spec.playbook}: {ending.changed} tasks {verb} something")
+        elif ending.outcome is Outcome.CANCELLED:
+            self._events.send(key, seen.uid, "RunCancelled", ending.message)
+        elif ending.outcome is not Outcome.SUCCEEDED:
+            task = f"{ending.failed_task}: " if ending.failed_task else ""
+            self._events.send(key, seen.uid, "RunFailed", f"{task}{ending.message}", warning=True)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of objects: each is started or found, followed to its end, and cancelled on the way if that is asked for.
+
+Runs that an earlier leader has started are found here, too. What is heard of a run goes to ``recorder``, and what it
+leaves is remembered; whether there is to be one is decided elsewhere (``reconcile``, ``controller``).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from . import reconcile
+from .executor import Ending, Executor, Left, LeftBehind, Run, RunSpec, UnderWay
+from .health import Health, Instance
+from .kinds import Key, Kind, Lane
+from .memory import Memories
+from .probes import Probes
+from .reconcile import Operation, Order, Outcome, Seen, Start
+from .recorder import Recorder
+
+_LOG = logging.getLogger(__name__)
+
+
+def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "") -> RunSpec:
+    """Run of an order, with an id of its own. ``dead`` is the id of an earlier run whose lock may be taken over."""
+    variables: dict[str, Any] = dict(seen.wishes.variables)
+    if order.operation is Operation.REMOVE:
+        # Deleting the object is what removal asks to be confirmed by.
+        variables["karmada_confirm"] = key.name
+        if order.given_up:
+            given_up = {*variables.get("uninstall_abandon_members", ()), *order.given_up}
+            variables["uninstall_abandon_members"] = sorted(given_up)
+    if dead:
+        variables["karmada_confirm_dead"] = dead
+    return RunSpec(
+        run_id=f"{key.name[:40].replace('.', '-')}-{uuid.uuid4().hex[:12]}",
+        namespace=key.namespace,
+        name=key.name,
+        playbook={
+            Operation.INSTALL: kind.playbook,
+            Operation.REMOVE: kind.finalizer_playbook,
+            Operation.LOOK: kind.report_playbook,
+        }[order.operation],
+        uid=seen.uid,
+        generation=seen.generation,
+        check=order.dry_run,
+        variables=variables,
+        time_limit=kind.time_limit,
+        memory_limit=kind.memory_limit,
+        kind=key.kind,
+        order=order.plain(),
+    )
+
+
+class Runs:
+    """All runs of one leader. ``found`` is called when a run can be cancelled, ``ended`` when the next may start."""
+
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        executor: Executor,
+        memories: Memories,
+        recorder: Recorder,
+        health: Health,
+        probes: Probes,
+        *,
+        found: Callable[[Key], None],
+        ended: Callable[[Key], None],
+    ) -> None:
+        self._kinds, self._executor, self._memories, self._recorder = kinds, executor, memories, recorder
+        self._health, self._probes = health, probes
+        self._found, self._ended = found, ended
+        self._guard = threading.Lock()
+        self._under_way: dict[Key, Run] = {}
+        #: Runs that an earlier leader has started and that nobody follows yet.
+        self._left: dict[Key, tuple[Left, Order]] = {}
+        #: Id of the last run of an object whose processes were seen gone, unless it came to its end.
+        self._dead: dict[Key, str] = {}
+        #: Control planes that worked until a run of this process failed.
+        self._suspects: set[Key] = set()
+
+    def find_left(self) -> None:
+        """See which runs an earlier leader has left, each to be followed when its object is seen. Raises ApiError."""
+        for each in self._executor.left():
+            key = each.spec.key
+            try:
+                order = Order.of(each.spec.order)
+            except (KeyError, TypeError, ValueError) as error:
+                _LOG.warning("a run cannot be followed: %s", error, extra={"object": str(key), "run": each.spec.run_id})
+                continue
+            with self._guard:
+                self._left[key] = (each, order)
+
+    def left(self, key: Key) -> Order | None:
+        """Order of the run that an earlier leader has left and that nobody follows yet; None if there is none."""
+        with self._guard:
+            found = self._left.get(key)
+        return None if found is None else found[1]
+
+    def start(self, key: Key, seen: Seen, action: Start) -> None:
+        """Start a run, and follow it to its end."""
+        with self._guard:
+            dead = self._dead.get(key, "")
+        spec = spec_of(key, self._kinds[key.kind], seen, action.order, dead=dead)
+
+        def begin() -> Run:
+            self._recorder.begun(key, seen, action, spec)
+            return self._executor.start(spec)
+
+        self._carry_out(key, seen, action, spec, begin, datetime.now(UTC), silent=action.lane is Lane.ROUTINE)
+
+    def go_on(self, key: Key, seen: Seen, lane: Lane) -> None:
+        """Follow a run that was left to its end, in this lane. Raises ApiError, and then it is left as before."""
+        with self._guard:
+            left, order = self._left[key]
+        phase = self._recorder.phase(key)
+        with self._guard:
+            self._left.pop(key, None)
+        self._recorder.gone_on(key, seen, order, lane, left.spec, phase)
+        action = Start(order, lane, "it goes on since another operator led")
+        # The earlier leader has sent Events of phases, which its log would repeat.
+        self._carry_out(key, seen, action, left.spec, lambda: left.run, left.began, silent=True)
+
+    def cancel(self, key: Key, why: str) -> None:
+        """Ask the run of an object to end, once; returns at once."""
+        with self._guard:
+            run = self._under_way.get(key)
+            if run is None or not self._memories.cancelled(key, why):
+                return
+        _LOG.info("cancels the run: %s", why, extra={"object": str(key)})
+        run.cancel(why)
+
+    def suspects_beside(self, key: Key) -> bool:
+        """Whether another control plane worked until a run of this process failed."""
+        with self._guard:
+            return bool(self._suspects - {key})
+
+    def forget(self, key: Key) -> None:
+        """Drop an object that is gone."""
+        with self._guard:
+            self._dead.pop(key, None)
+            self._left.pop(key, None)
+            self._suspects.discard(key)
+
+    def close(self) -> None:
+        """Start no run any more; those under way are ended, or left behind."""
+        self._executor.close()
+
+    # -- one run, in the thread that follows it --------------------------------------------------------------------
+
+    def _carry_out(
+        self,
+        key: Key,
+        seen: Seen,
+        action: Start,
+        spec: RunSpec,
+        begin: Callable[[], Run],
+        began: datetime,
+        *,
+        silent: bool,
+    ) -> None:
+        """Start or find a run, follow it to its end, and tell how it ended; ``silent``: without Events on the way."""
+        kind, order, instance = self._kinds[key.kind], action.order, Instance(key.namespace, key.name)
+        before = self._memories.change(key, lambda memory: reconcile.started(memory, order))
+        if before.failed == order:
+            self._recorder.retried(key)
+        if not order.dry_run and order.operation is not Operation.LOOK:
+            self._health.suspend(instance)
+            self._probes.suspend(instance)
+        clock = time.monotonic()
+        ending = Ending(Outcome.LOST, "it could not be started")
+        try:
+            run = begin()
+            with self._guard:
+                self._under_way[key] = run
+            # What has changed before the run could be found.
+            self._found(key)
+            ending = self._followed(key, seen, run, silent=silent)
+            self._bury(key, spec, ending)
+        except LeftBehind as error:
+            _LOG.info("%s", error, extra={"object": str(key), "run": spec.run_id})
+            return
+        except UnderWay as error:
+            ending = Ending(Outcome.LOST, str(error))
+            self.find_left()
+        except OSError as error:
+            ending = Ending(Outcome.LOST, f"it could not be started: {error}")
+        finally:
+            with self._guard:
+                self._under_way.pop(key, None)
+            self._memories.change(
+                key,
+                lambda memory: reconcile.ended(
+                    memory,
+                    ending.outcome,
+                    time.monotonic(),
+                    period=kind.period,
+                    chance=random.random(),  # noqa: S311 - spreads load, guards nothing
+                    reasons=ending.reasons,
+                ),
+            )
+            if order.operation is Operation.INSTALL:
+                self._watch_over(instance, order, ending)
+                self._suspect(key, action.lane, ending)
+            # Whatever comes next of it is for another turn.
+            self._ended(key)
+        self._recorder.ended(key, seen, order, ending, spec, began, time.monotonic() - clock)
+
+    def _followed(self, key: Key, seen: Seen, run: Run, *, silent: bool) -> Ending:
+        reached = ""
+        for each in run.follow():
+            if isinstance(each, Ending):
+                return each
+            self._recorder.task(key, seen, each, new=not silent and each.phase not in ("", reached))
+            reached = each.phase or reached
+        return Ending(Outcome.LOST, "it ended without a word")
+
+    def _bury(self, key: Key, spec: RunSpec, ending: Ending) -> None:
+        """Remember whose lock may be taken over. A run that came to its end has given its own back."""
+        with self._guard:
+            if ending.outcome is Outcome.SUCCEEDED:
+                self._dead.pop(key, None)
+            elif ending.seen_gone:
+                self._dead[key] = spec.run_id
+
+    def _watch_over(self, instance: Instance, order: Order, ending: Ending) -> None:
+        """Have an instance looked at between runs. What a run that came to its end has left is what should be there."""
+        if order.dry_run or ending.report is None:
+            self._health.resume(instance)
+            self._probes.resume(instance)
+            return
+        self._health.settle(instance)
+        if secret := (ending.report.get("secretRef") or {}).get("name"):
+            self._probes.follow(instance, str(secret))
+
+    def _suspect(self, key: Key, lane: Lane, ending: Ending) -> None:
+        with self._guard:
+            if ending.outcome is Outcome.SUCCEEDED:
+                self._suspects.discard(key)
+            elif lane is Lane.ROUTINE and ending.outcome is not Outcome.CANCELLED:
+                self._suspects.add(key)

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs as Jobs: what they do beyond the contract (``test_executors``), with real workers behind a stub API server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
+from karmada_operator import jobs
+from karmada_operator.executor import Ending, LeftBehind, RunSpec, Task, UnderWay
+from karmada_operator.jobs import JobExecutor
+from karmada_operator.kinds import Key
+from karmada_operator.reconcile import Operation, Order, Outcome
+
+from operator_tests.kubelet import JOBS, PODS, TEMPLATE, Kubelet
+from operator_tests.stand_ins import playbook
+
+SLEEP = "- {name: Sleep, ansible.builtin.command: sleep 900}"
+
+
+@pytest.fixture
+def kubelet(api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubelet]:
+    monkeypatch.setattr(jobs, "LOOK", 0.05)
+    with Kubelet(api, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def executor(cluster: Cluster, kubelet: Kubelet) -> JobExecutor:
+    assert kubelet.starts
+    return JobExecutor(cluster, "a", "karmada-operator", TEMPLATE)
+
+
+def spec(tmp_path: Path, tasks: str, **more: Any) -> RunSpec:
+    order = Order(Operation.INSTALL, "u1", 3, confirmations=(("leave", ("m1", "m2")),))
+    more = {"run_id": "run-1", "kind": "Widget", "order": order.plain(), **more}
+    return RunSpec(namespace="a", name="x.y", playbook=playbook(tmp_path, tasks), **more)
+
+
+def followed(run: Any, on_task: Callable[[Task], object] = lambda _task: None) -> tuple[list[Task], Ending]:
+    tasks: list[Task] = []
+    for each in run.follow():
+        if isinstance(each, Ending):
+            return tasks, each
+        tasks.append(each)
+        on_task(each)
+    raise AssertionError("it did not end")
+
+
+def there(api: StubApi, prefix: str) -> list[dict[str, Any]]:
+    return [obj for (where, *_), obj in api.objects.items() if where == prefix]
+
+
+def test_a_pod_that_does_not_start_says_why(executor: JobExecutor, kubelet: Kubelet, tmp_path: Path) -> None:
+    kubelet.starts = False
+    told: list[Task] = []
+
+    def start(task: Task) -> None:
+        told.append(task)
+        if "ErrImagePull" in task.waits:
+            kubelet.starts = True
+
+    _, ending = followed(executor.start(spec(tmp_path, "- ansible.builtin.debug: {msg: x}")), start)
+    assert ending.outcome is Outcome.SUCCEEDED, ending
+    assert told[0].task == "The pod of the run starts"
+
+
+def test_a_connection_that_is_lost_loses_nothing_that_matters(
+    executor: JobExecutor, kubelet: Kubelet, api: StubApi, tmp_path: Path
+) -> None:
+    kubelet.cut = 1
+    api.faults.insert(0, Fault("status", "GET", "/pods", status=500, times=3))
+    tasks = "- {name: One, ansible.builtin.debug: {msg: x}}\n- {name: Two, ansible.builtin.debug: {msg: x}}"
+    _, ending = followed(executor.start(spec(tmp_path, tasks)))
+    assert (ending.outcome, ending.ok) == (Outcome.SUCCEEDED, 2)
+
+
+def test_a_pod_that_vanishes_is_not_taken_for_dead(executor: JobExecutor, api: StubApi, tmp_path: Path) -> None:
+    """Its node may be cut off, and the run may still change things: the lock of the instance has to fall silent."""
+    run = executor.start(spec(tmp_path, SLEEP))
+
+    def vanish(task: Task) -> None:
+        if task.task == "Sleep":
+            (pod,) = there(api, PODS)
+            api.remove(PODS, "a", pod["metadata"]["name"])
+            api.objects = {key: obj for key, obj in api.objects.items() if key[0] != JOBS}
+            run.look()
+
+    _, ending = followed(run, vanish)
+    assert (ending.outcome, ending.seen_gone) == (Outcome.LOST, False)
+    assert "its pod is gone" in ending.message
+
+
+def test_a_run_goes_on_when_its_operator_ends_and_the_next_one_hears_its_result(
+    cluster: Cluster, executor: JobExecutor, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    tasks = f"""
+    - name: Wait
+      ansible.builtin.wait_for: {{path: {go}}}
+    """
+    wanted, outcomes = spec(tmp_path, tasks), []
+    run, begun = executor.start(wanted), threading.Event()
+
+    def follow() -> None:
+        try:
+            followed(run, lambda task: begun.set() if task.task == "Wait" else None)
+        except LeftBehind as error:
+            outcomes.append(str(error))
+
+    following = threading.Thread(target=follow)
+    following.start()
+    assert begun.wait(300)
+    executor.close()
+    following.join(300)
+    assert "goes on" in outcomes[0]
+    following_one = JobExecutor(cluster, "a", "karmada-operator", TEMPLATE)
+    (left,) = following_one.left()
+    assert left.spec == wanted
+    assert Order.of(left.spec.order) == Order(Operation.INSTALL, "u1", 3, confirmations=(("leave", ("m1", "m2")),))
+    assert following_one.left() == [], "it is followed by now"
+    assert JobExecutor(cluster, "a", "another-operator", TEMPLATE).left() == []
+    go.touch()
+    told, ending = followed(left.run)
+    assert (ending.outcome, [each.task for each in told if each.task == "Wait"]) == (Outcome.SUCCEEDED, ["Wait"])
+
+
+def test_a_second_run_of_an_object_is_refused_by_the_api_server(
+    cluster: Cluster, executor: JobExecutor, api: StubApi, tmp_path: Path
+) -> None:
+    first = executor.start(spec(tmp_path, SLEEP))
+    with pytest.raises(UnderWay, match="is under way"):
+        JobExecutor(cluster, "a", "karmada-operator", TEMPLATE).start(spec(tmp_path, SLEEP, run_id="run-2"))
+    first.cancel("over")
+    followed(first)
+    until(lambda: not there(api, JOBS), "its removal")
+
+
+def test_a_job_that_has_ended_makes_room(executor: JobExecutor, api: StubApi, tmp_path: Path) -> None:
+    wanted = spec(tmp_path, "- ansible.builtin.debug: {msg: x}", run_id="run-2")
+    before = jobs.job_of(TEMPLATE, spec(tmp_path, "[]"), "a", "karmada-operator")
+    api.put(JOBS, {**before, "status": {"conditions": [{"type": "Failed", "status": "True"}]}})
+    _, ending = followed(executor.start(wanted))
+    assert ending.outcome is Outcome.SUCCEEDED, ending
+
+
+def test_an_answer_that_was_lost_makes_no_second_run(executor: JobExecutor, api: StubApi, tmp_path: Path) -> None:
+    api.faults.insert(0, Fault("reset-after", "POST", "/jobs"))
+    _, ending = followed(executor.start(spec(tmp_path, "- ansible.builtin.debug: {msg: x}")))
+    assert ending.outcome is Outcome.SUCCEEDED, ending
+
+
+def test_a_job_that_cannot_be_made_is_no_run(executor: JobExecutor, api: StubApi, tmp_path: Path) -> None:
+    api.faults.insert(0, Fault("status", "POST", "/jobs", status=403))
+    with pytest.raises(OSError, match="injected"):
+        executor.start(spec(tmp_path, SLEEP))
+
+
+def test_a_job_has_its_run_in_an_annotation_and_a_name_of_its_object(tmp_path: Path) -> None:
+    wanted = spec(tmp_path, "[]", time_limit=100.0)
+    job = jobs.job_of(TEMPLATE, wanted, "a", "karmada-operator")
+    assert "metadata" not in TEMPLATE["spec"]["template"]  # type: ignore[index,operator]
+    assert RunSpec.of(job["spec"]["template"]["metadata"]["annotations"][jobs.RUN]) == wanted
+    assert (job["spec"]["backoffLimit"], job["spec"]["activeDeadlineSeconds"]) == (0, 710)
+    names = {jobs.name_of(Key("Widget", namespace, name)) for namespace in "ab" for name in ("x", "x.y", "y" * 253)}
+    assert len(names) == 6
+    assert all(len(name) <= 63 and "." not in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": "Pod"}, "no template of a Job with a container run"),
+        ({"spec": {}}, "KeyError"),
+        ({"spec": {"template": {"spec": {"containers": [{"name": "other"}]}}}}, "a container run"),
+    ],
+)
+def test_what_is_no_template_is_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump({**TEMPLATE, **change}))
+    with pytest.raises(ValueError, match=words):
+        jobs.load(file)
+    file.write_text(json.dumps(TEMPLATE))
+    assert jobs.load(file) == TEMPLATE
+
+
+def test_a_job_of_others_is_not_followed(executor: JobExecutor, api: StubApi, kubelet: Kubelet) -> None:
+    kubelet.starts = False
+    labels = {jobs.OPERATOR: "karmada-operator"}
+    when = "2026-01-01T00:00:00Z"
+    meta = {"name": "odd", "namespace": "a", "labels": labels, "creationTimestamp": when}
+    api.put(JOBS, {"kind": "Job", "metadata": {**meta, "annotations": {jobs.RUN: "[]"}}, "spec": {}})
+    assert executor.left() == []

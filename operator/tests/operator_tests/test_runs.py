@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of the operator's loop: what is told of them, what one leaves for the next, who goes on with those of others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
+from karmada_operator import wishes
+from karmada_operator.executor import Left, RunSpec, UnderWay
+from karmada_operator.reconcile import Operation, Order, Outcome
+
+from operator_tests.stand_ins import (
+    FINALIZER,
+    PREFIX,
+    READY,
+    FakeExecutor,
+    FakeRun,
+    condition,
+    edited,
+    live,
+    operating,
+    phase,
+    reasons,
+    widget,
+)
+
+pytestmark = pytest.mark.usefixtures("soon")
+
+
+def test_from_an_object_to_its_status(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x"))
+    with operating(cluster) as operator:
+        run = operator.executor.next()
+        assert live(api, "x")["metadata"]["finalizers"] == [FINALIZER], "before anything is done"
+        assert (run.spec.namespace, run.spec.name, run.spec.playbook, run.spec.check) == (
+            "a",
+            "x",
+            "install.yml",
+            False,
+        )
+        until(lambda: condition(api, "Progressing") == "True Running")
+        assert live(api, "x")["status"]["phase"] == "Preflight"
+        assert condition(api, "Ready") == "False NotInstalled"
+        run.task("karmada.installer.members")
+        until(lambda: phase(api) == "InstallCRD")
+        run.end(changed=3, report=READY)
+        until(lambda: condition(api, "Ready") == "True AllReady")
+        until(lambda: condition(api, "Progressing") == "False Idle")
+        assert live(api, "x")["status"]["phase"] == "Completed"
+        assert live(api, "x")["status"]["lastRun"]["changed"] == 3
+        until(lambda: reasons(api) == ["Running", "InstallCRD", "RunSucceeded"])
+        sample = operator.metrics.registry.get_sample_value
+        where = {"kind": "Widget", "namespace": "a", "name": "x"}
+        until(lambda: sample("karmada_instance_ready", where) == 1)
+        assert sample("karmada_instance_members", {**where, "ready": "true"}) == 1
+        runs = {"kind": "Widget", "operation": "install", "outcome": "succeeded"}
+        until(lambda: sample("karmada_operator_runs_total", runs) == 1)
+        assert operator.executor.started.empty(), "its own writes start nothing"
+
+
+def test_the_run_after_one_that_died_may_take_its_lock(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x"))
+    with operating(cluster) as operator:
+        lost = operator.executor.next()
+        assert "karmada_confirm_dead" not in lost.spec.variables
+        lost.end(Outcome.LOST)
+        second = operator.executor.next()
+        assert second.spec.variables == {"karmada_confirm_dead": lost.spec.run_id}
+        second.end()
+        until(lambda: condition(api, "Progressing") == "False Idle")
+        edited(api, "x", generation=2)
+        third = operator.executor.next()
+        assert "karmada_confirm_dead" not in third.spec.variables, "the second has given its lock back"
+        third.end()
+
+
+def test_failures_are_told_and_tried_again(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x"))
+    problem = {"severity": "error", "reason": "ImageNotAvailable", "what": "no image", "where": "w", "remedy": "mend"}
+    with operating(cluster) as operator:
+        failure = {"failed_task": "Check", "phase": "Waiting", "reason": "ImageNotAvailable", "component": "etcd"}
+        operator.executor.next().end(Outcome.FAILED, message="no image", problems=(problem,), **failure)
+        until(lambda: condition(api, "Degraded") == "True ImageNotAvailable")
+        last = live(api, "x")["status"]["lastRun"]
+        assert (last["failedTask"], last["failedPhase"]) == ("Check", "Waiting")
+        assert (last["reason"], last["component"]) == ("ImageNotAvailable", "etcd")
+        degraded = next(each for each in live(api, "x")["status"]["conditions"] if each["type"] == "Degraded")
+        assert degraded["message"] == "Check: etcd: no image"
+        assert condition(api, "Ready") == "False ImageNotAvailable"
+        assert live(api, "x")["status"]["problems"] == [problem]
+        again = operator.executor.next()
+        until(lambda: "RunFailed" in reasons(api))
+        again.end(report=READY)
+        until(lambda: condition(api, "Degraded") == "False LastRunSucceeded")
+        assert condition(api, "Ready") == "True AllReady"
+        assert operator.metrics.registry.get_sample_value("karmada_operator_retries_total", {"kind": "Widget"}) == 1
+
+
+def test_a_dry_run_tells_what_would_change(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x", annotations={wishes.DRY_RUN: "true"}))
+    with operating(cluster) as operator:
+        run = operator.executor.next()
+        assert run.spec.check
+        run.end(changed=2)
+        until(lambda: condition(api, "Drifted") == "True DryRun")
+        edited(api, "x", annotations={})
+        run = operator.executor.next()
+        assert not run.spec.check
+        run.end(report=READY)
+        until(lambda: condition(api, "Drifted") == "False AsTheDocumentSays")
+
+
+def test_who_does_not_lead_any_more_ends_its_runs_and_starts_none(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x"))
+    with operating(cluster) as operator:
+        run = operator.executor.next()
+        operator.leading.set()
+        until(lambda: run.cancelled == "the operator ends")
+        api.put(PREFIX, widget("y"))
+    assert operator.executor.order == ["x"]
+
+
+def test_a_run_that_cannot_be_started_is_a_failure(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with operating(cluster) as operator:
+        original, calls = operator.executor.start, []
+
+        def start(spec: object) -> FakeRun:
+            calls.append(spec)
+            if len(calls) == 1:
+                raise OSError("no room")
+            return original(spec)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(operator.executor, "start", start)
+        api.put(PREFIX, widget("x"))
+        api.put(PREFIX, widget("y"))
+        until(lambda: "RunFailed" in reasons(api))
+        for each in [operator.executor.next(), operator.executor.next()]:
+            each.end()
+
+
+def test_a_removal_that_fails_says_what_holds_it(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x", finalizers=[FINALIZER], deletionTimestamp="2026-01-01T00:00:00Z"))
+    with operating(cluster) as operator:
+        operator.executor.next().end(Outcome.FAILED, message="member m1 does not answer", failed_task="Leave")
+        until(lambda: condition(api, "Degraded") == "True RunFailed")
+        assert live(api, "x")["status"]["phase"] == "Deleting"
+        assert live(api, "x")["metadata"]["finalizers"] == [FINALIZER]
+        operator.executor.next().end()
+        until(lambda: live(api, "x")["metadata"]["finalizers"] == [])
+
+
+# -- runs that outlive the operator that started them ------------------------------------------------------------------
+
+
+def left_over(uid: str, generation: int = 1, **more: object) -> tuple[Left, FakeRun]:
+    order = Order(Operation.INSTALL, uid, generation, **more)  # type: ignore[arg-type]  # fields of an order
+    spec = RunSpec("run-of-before", "a", "x", "install.yml", kind="Widget", order=order.plain())
+    run = FakeRun(spec)
+    return Left(spec, run, datetime(2026, 1, 1, tzinfo=UTC)), run
+
+
+def test_a_run_that_an_earlier_operator_started_is_followed_and_not_repeated(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, {**widget("x", finalizers=[FINALIZER]), "status": {"phase": "Installing"}})
+    left, run = left_over(live(api, "x")["metadata"]["uid"])
+    executor = FakeExecutor()
+    executor.left_over = [left]
+    with operating(cluster, executor) as operator:
+        until(lambda: condition(api, "Progressing") == "True Running")
+        assert phase(api) == "Installing", "it does not begin anew"
+        run.task("karmada.installer.members")
+        until(lambda: phase(api) == "InstallCRD")
+        run.end(changed=3, report=READY)
+        until(lambda: condition(api, "Progressing") == "False Idle")
+        status_now = live(api, "x")["status"]
+        assert (status_now["phase"], status_now["lastRun"]["id"]) == ("Completed", "run-of-before")
+        assert status_now["lastRun"]["startTime"] == "2026-01-01T00:00:00Z"
+        assert operator.executor.started.empty()
+        until(lambda: reasons(api) == ["RunSucceeded"])
+
+
+def test_an_edit_since_is_carried_out_after_it(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x", generation=2, finalizers=[FINALIZER]))
+    left, run = left_over(live(api, "x")["metadata"]["uid"])
+    executor = FakeExecutor()
+    executor.left_over = [left]
+    with operating(cluster, executor) as operator:
+        until(lambda: condition(api, "Progressing") == "True Running")
+        assert operator.executor.started.empty()
+        run.end(Outcome.LOST, seen_gone=False)
+        following = operator.executor.next()
+        assert following.spec.generation == 2
+        assert following.spec.variables == {}, "nobody saw that it ended: the lock has to fall silent"
+
+
+def test_a_run_of_an_object_that_was_made_anew_is_ended(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x", finalizers=[FINALIZER]))
+    left, run = left_over("another")
+    executor = FakeExecutor()
+    executor.left_over = [left]
+    with operating(cluster, executor) as operator:
+        following = operator.executor.next()
+        assert run.cancelled
+        assert following.spec.uid == live(api, "x")["metadata"]["uid"]
+
+
+def test_a_run_with_an_order_that_nobody_can_read_is_left_alone(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x"))
+    left, run = left_over("u1")
+    executor = FakeExecutor()
+    executor.left_over = [replace(left, spec=replace(left.spec, order={"operation": "dance"}))]
+    with operating(cluster, executor) as operator:
+        assert operator.executor.next().spec.run_id != "run-of-before"
+        assert not run.cancelled
+
+
+def test_a_run_that_was_in_the_way_is_followed(api: StubApi, cluster: Cluster) -> None:
+    """It was started by one that led until a moment ago."""
+    api.put(PREFIX, widget("x", finalizers=[FINALIZER]))
+    left, run = left_over(live(api, "x")["metadata"]["uid"])
+    executor = FakeExecutor()
+
+    def in_the_way(_run: FakeRun) -> None:
+        executor.left_over = [left]
+        raise UnderWay("Job x is under way")
+
+    executor.at_once = in_the_way
+    with operating(cluster, executor):
+        until(lambda: condition(api, "Progressing") == "True Running" and executor.left_over)
+        run.end(changed=3, report=READY)
+        until(lambda: phase(api) == "Completed")
+        assert live(api, "x")["status"]["lastRun"]["id"] == "run-of-before"
+
+
+def test_what_is_left_behind_is_told_to_nobody(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x"))
+    with operating(cluster) as operator:
+        run = operator.executor.next()
+        until(lambda: condition(api, "Progressing") == "True Running")
+        operator.leading.set()
+        run.leave()
+    assert "lastRun" not in live(api, "x")["status"]
+    assert condition(api, "Progressing") == "True Running"
