@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of a restore. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import STAGES, Restoring
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+
+
+class ActionModule(KarmadaAction):
+    """Begin a restore, take its next step, or note the end of one that the role has taken."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
+        "state": {"type": "str", "choices": ["begun", "next", "noted"], "default": "next"},
+        "step": {"type": "str", "choices": ["", *(each.value for each in STAGES)], "default": ""},
+        "restores": {"type": "list", "elements": "dict", "default": []},
+        "backups": {"type": "list", "elements": "dict", "default": []},
+        "name": {"type": "str", "default": ""},
+        "confirm": {"type": "str", "default": ""},
+        "identity": {"type": "path", "default": ""},
+        "foreign_agents": {"type": "list", "elements": "str", "default": []},
+        "timeout": {"type": "int", "default": 600},
+    }
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Take one step; the role asks again until there is none."""
+        restoring = Restoring(run, Goal(arguments["goal"]), _asked(arguments), arguments["timeout"])
+        if arguments["state"] == "begun":
+            begins = restoring.begin()
+            return {"changed": begins, "changes": [f"began Restore {run.name}"] if begins else [], "step": ""}
+        if arguments["state"] == "noted":
+            if not run.check:
+                restoring.note(Step(arguments["step"]))
+            return {"changed": False, "step": arguments["step"]}
+        if run.check and not (run.stored_state and run.stored_state.restore):
+            return {"changed": False, "step": "", "stages": False}
+        step = restoring.next()
+        if step is None and not run.check:
+            restoring.look_again()
+        if step is None or run.check:
+            # What comes after it depends on what comes of it.
+            changes = [f"changed Restore {step}"] if step else []
+            drift = {"drift": restoring.report.plain} if restoring.report else {}
+            return {"changed": bool(step), "changes": changes, "step": "", "stages": False, **drift}
+        restoring.take(step)
+        result = changed_result(restoring.changes, step=step.value, stages=step in STAGES)
+        result["changed"] = True
+        if restoring.report:
+            result["drift"] = restoring.report.plain
+        return result
+
+
+def _asked(arguments: dict[str, Any]) -> Asked:
+    identity = arguments["identity"]
+    return Asked(
+        restores=arguments["restores"],
+        backups=arguments["backups"],
+        name=arguments["name"],
+        confirm=arguments["confirm"],
+        foreign_agents=arguments["foreign_agents"],
+        keys=encryption.identities_of(identity) if identity else (),
+    )

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: restore
+short_description: "Inner step: restore a control plane from a backup, one step at a time"
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Takes the next step of a restore, of its release or of the way back. Which one that is follows from the record in
+    the installer's state and from what runs, so that a run that was killed is gone on with by the next one.
+  - >-
+    A restore ends in quarantine: the control plane is exactly the backup, nothing that writes to members runs, and
+    certificates of agents are refused. A person reads what members would get, and releases it or takes it back.
+extends_documentation_fragment:
+  - karmada.installer.attributes
+  - karmada.installer.deployment
+options:
+  goal:
+    description:
+      - V(quarantine) restores the backup that an EtcdRestore names.
+      - V(release) lets the control plane work again. From then on there is no way back.
+      - V(undo) starts the control plane with the data that it had before.
+    type: str
+    choices: [quarantine, release, undo]
+    default: quarantine
+  state:
+    description:
+      - >-
+        V(begun) judges the backup, tells what is lost, requires its name in O(confirm), and opens the record. Where a
+        restore is under way it does nothing, and refuses another backup than that; nor is one begun again that was
+        released.
+      - V(next) takes the next step, or none if the goal is reached.
+      - V(noted) puts on record that the step O(step), which the role has taken, has come to its end.
+    type: str
+    choices: [begun, next, noted]
+    default: next
+  step:
+    description: A step that consists of the stages of the role control_plane.
+    type: str
+    choices: ["", StartServers, StartAll]
+    default: ""
+  restores:
+    description: The documents of kind EtcdRestore beside the document, as the inventory plugin has read them.
+    type: list
+    elements: dict
+    default: []
+  backups:
+    description: The documents of kind EtcdBackup beside the document, as the inventory plugin has read them.
+    type: list
+    elements: dict
+    default: []
+  name:
+    description: Name of the EtcdRestore, where there are several.
+    type: str
+    default: ""
+  confirm:
+    description: Name of the backup, which says that what is newer may be lost.
+    type: str
+    default: ""
+  identity:
+    description:
+      - File with a private key of a recipient, as C(age-keygen) writes it, on the machine that Ansible runs on.
+    type: path
+    default: ""
+  foreign_agents:
+    description: Members in mode Pull whose agents are somebody else's, and were stopped by them.
+    type: list
+    elements: str
+    default: []
+  timeout:
+    description: Seconds for each wait.
+    type: int
+    default: 600
+attributes:
+  check_mode:
+    details: Judges the backup, and says what is lost. Of a restore under way it names the next step.
+  diff_mode:
+    details: Shows objects that are applied. What is decided next is not known before.
+    support: partial
+  idempotent:
+    details: Where the goal is reached, nothing is done.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Judge the backup, and ask for its confirmation
+  karmada.installer.restore:
+    state: begun
+    restores: "{{ karmada_restores }}"
+    backups: "{{ karmada_backups }}"
+    identity: recovery.key
+    confirm: prod-20261125t020000z-1f3a9c
+
+- name: Take the next step
+  karmada.installer.restore:
+    restores: "{{ karmada_restores }}"
+    backups: "{{ karmada_backups }}"
+    identity: recovery.key
+"""
+
+RETURN = r"""
+step:
+  description: The step that was taken; empty if the goal is reached.
+  returned: success
+  type: str
+  sample: StopWriters
+stages:
+  description: Whether the rest of this step are the stages of the role control_plane.
+  returned: with the state next
+  type: bool
+changes:
+  description: What was changed. In check mode, the step that comes next.
+  returned: success
+  type: list
+  elements: str
+drift:
+  description: >-
+    What members have against what the restored control plane would make of them: for each member the C(counts) of each
+    verdict (same, older, other, missing, orphan, going) and the names of objects that differ, and clusters that are
+    C(gone) or C(back).
+  returned: with the step Compare, and when nothing is left to do in quarantine
+  type: dict
+"""

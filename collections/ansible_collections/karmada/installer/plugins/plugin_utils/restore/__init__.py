@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Restore of a control plane in pods from a backup: what is done next, what is held, what members would get.
+
+Imports kube, components, document, pki, render, run, etcd, backup, members.
+
+A restore takes the control plane back in time, and with it everything that it has propagated. So it stops before
+anything reaches a member, and a person decides.
+
+The order
+---------
+
+A backup is judged, and its name confirmed, before anything is on record (``check``). What follows are steps, each
+recorded in the state when it has come to its end; ``plan`` says which is the next, from that record and from what runs.
+So a run that was killed goes on by looking, and ``restore_undo`` takes back what was done, until the release::
+
+    BackUp          what is there, if any member answers
+    Prepare         the new data of each member beside the old, while etcd serves
+    StopWriters     what writes to members, and what creates work for it
+    Close           API servers that start from now on are to refuse certificates of agents
+    StopServers     every other client of etcd
+    StopEtcd
+    Switch          one write of the state: token, generation and members of etcd are the new ones
+    StartEtcd       all members together
+    Prove           one new cluster ID, equal hashes, counts as in the record of the backup
+    StartServers    what they accept is written, then the stages of control_plane; what writes to members stays held
+    ProveClosed     each API server is asked with a certificate like those of agents, and answers 401 (``closed``)
+    Compare         Works against members: the drift report. Here it stops, in quarantine.
+
+    Open, StartAll, WakeAgents, BackUpAgain                                          the release
+    TurnBack, StopAll, SwitchBack, StartFormer, OpenAgain, StartAll, WakeAgents     the way back
+
+One that is being taken back, with the former data in its place, may be given up for another restore: the former data
+may be the very data that does not start. What it holds is held by the other one.
+
+What is *held* is part of the state, and every renderer obeys (``Instance.held``). Meanwhile other operations are
+refused (``run/restoring.py``), and nothing of a Work is touched: the control plane is exactly the backup.
+
+Data
+----
+
+The new data lies in the next ``gen-<n>`` of each volume, so that going there and back is one word of the state. It has
+a token of its own, which is the fence against members that could not be stopped, and a revision above any that a client
+has seen, with all before it compacted, so that watchers are told. No data is deleted: folders that nobody uses are on
+record (``aside``).
+
+A snapshot comes into a pod without a shell, ``exec`` and an image of ours (``delivery``): etcd itself receives it, in
+the way in which a leader sends its database to a member that has fallen behind. A pod beside each member, on its node
+and with its claim, has etcd as a sidecar with an empty folder of its own, listening on loopback only; the port-forward
+leads there. It holds back the other container until the file is there, whole: ``etcdutl snapshot restore``, which
+checks it.
+"""

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that is asked before a restore begins: which backup, is it good, does it fit, what is lost. Reads only.
+
+All problems are collected, so that one does not hide another. Nothing has stopped by then, and nothing is on record.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from ..backup import series as backup_series
+from ..backup import verify, workplace
+from ..backup.due import in_words
+from ..backup.record import KEYS, Record
+from ..backup.targets import Target
+from ..components.state import RELEASED, RestoreState, State
+from ..document import manifest, restores
+from ..document.backups import KIND as BACKUP_KIND
+from ..document.backups import Wanted
+from ..document.restores import WantedRestore
+from ..etcd import access, raft_snapshot
+from ..etcd.client import EndpointStatus
+from ..kube.errors import ApiError
+from ..kube.objects import quantity
+from ..members.registration import CLUSTER_API
+from ..pki import x509
+from ..problems import Problem, ProblemsError, Reason
+from ..render import cluster_layout, etcd_restore
+from ..run.run import Run
+
+#: Least that is added to the revision, and what is added for each second since the backup: more than etcd can do.
+LEAST_BUMP, BUMP_PER_SECOND = 10**9, 50_000
+#: Room for the new data beside the old, in sizes of the snapshot: the database, its log, and some growth.
+_COPIES = 1.5
+_EXAMPLE = """\
+apiVersion: installer.karmada.io/v1alpha1
+kind: EtcdRestore
+metadata: {name: back}
+spec:
+  deploymentRef: {name: prod}
+  backupRef: {name: nightly}"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Wishes of the user: the documents that there are, and words of the command line."""
+
+    restores: Sequence[Mapping[str, Any]] = ()
+    backups: Sequence[Mapping[str, Any]] = ()
+    name: str = ""
+    confirm: str = ""
+    #: Pull members whose agents are somebody else's, and stopped by them.
+    foreign_agents: Sequence[str] = ()
+    #: Private keys of recipients.
+    keys: Sequence[Any] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A backup, where it lies, and the documents that led to it."""
+
+    wanted: WantedRestore
+    series: Wanted
+    target: Target
+    record: Record
+
+    @property
+    def where(self) -> str:
+        """Place of the backup for people."""
+        return f"{self.target.where.rstrip('/')}/{self.record.name}"
+
+
+@dataclass(frozen=True)
+class Live:
+    """The control plane as it is before the restore, as far as it answers. None: it does not."""
+
+    statuses: Sequence[EndpointStatus] = ()
+    clusters: Mapping[str, str] | None = None
+
+    @property
+    def revision(self) -> int:
+        """Newest revision that a member has told; 0 if none has."""
+        return max((each.revision for each in self.statuses), default=0)
+
+
+def choose(run: Run, asked: Asked, backup: str = "") -> Chosen:
+    """Backup that is to be restored, by default that of the document.
+
+    Raises ProblemsError if it is not certain which, or it is not ours.
+    """
+    wanted = _wanted(run, asked)
+    all_series = {each.name: each for each in backup_series.wanted(run, asked.backups)}
+    if wanted.series not in all_series:
+        what = f"there is no {BACKUP_KIND} {wanted.series} for {run.name}"
+        remedy = f"name one of {', '.join(all_series)}" if all_series else "write it beside the document"
+        raise ProblemsError(_problem(what, f"{wanted.place}: spec.backupRef.name", remedy))
+    series = all_series[wanted.series]
+    target = backup_series.opened(run, series)
+    found = backup_series.found(target, backup_series.signer(run))
+    own = backup_series.own(found, series.name, run.state.owner)
+    name = backup or wanted.backup or max(own, key=lambda each: own[each].start, default="")
+    if name in own:
+        return Chosen(wanted, series, target, own[name])
+    there = next((each for each in found if each.name == name), None)
+    if there is None:
+        what = f"there is no backup {name}" if name else "there is no backup yet"
+    elif there.record is None:
+        what = f"{name} is of no use: {there.trouble}"
+    elif not there.ours:
+        what = f"{name} is not signed by this control plane, so that anybody may have written it"
+    else:
+        what = f"{name} is of another series or of another control plane ({there.record.series})"
+    remedy = "see which there are: karmada.installer.backup_list"
+    raise ProblemsError(Problem(what, target.where, remedy, reason=Reason.INVALID_BACKUP))
+
+
+def require_same(run: Run, asked: Asked, under_way: RestoreState) -> None:
+    """Raise ProblemsError if the user means another backup than that of the restore under way."""
+    document = _all_wanted(run, asked).get(asked.name or under_way.name)
+    meant = asked.confirm or (document.backup if document else "")
+    name = asked.name or under_way.name
+    if name == under_way.name and meant in ("", under_way.backup):
+        return
+    what = f"{under_way.backup} is being restored ({under_way.name}), and {meant or name} is meant now"
+    remedy = "take that back first: karmada.installer.restore_undo"
+    raise ProblemsError(_problem(what, run.place.where, remedy), "nothing was changed")
+
+
+def is_done(earlier: RestoreState, chosen: Chosen) -> bool:
+    """Return whether an EtcdRestore was carried out and released, so that running it again has nothing to do."""
+    return (earlier.step, earlier.name, earlier.backup) == (RELEASED, chosen.wanted.name, chosen.record.name)
+
+
+def _all_wanted(run: Run, asked: Asked) -> dict[str, WantedRestore]:
+    if run.connection.object_uid is None:
+        documents = asked.restores
+    else:
+        home = run.deployment["metadata"]["namespace"]
+        documents = restores.of_objects(run.home.list(manifest.API_VERSION, restores.KIND, home), run.deployment)
+    return {each.name: each for each in map(WantedRestore.of, documents)}
+
+
+def _wanted(run: Run, asked: Asked) -> WantedRestore:
+    found = _all_wanted(run, asked)
+    if not found:
+        what = f"there is no {restores.KIND} for {run.name}"
+        remedy = f"write one beside the document, or create one in its namespace. For example:\n{_EXAMPLE}"
+        raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.DOCUMENT_NOT_FOUND))
+    if asked.name in found:
+        return found[asked.name]
+    if asked.name or len(found) > 1:
+        what = f"{asked.name} is no {restores.KIND}" if asked.name else f"there are {len(found)}: {', '.join(found)}"
+        remedy = f"name one with -e restore_name={next(iter(found))}"
+        raise ProblemsError(Problem(what, "restore_name", remedy, reason=Reason.INVALID_ARGUMENT))
+    (only,) = found.values()
+    return only
+
+
+def look(run: Run) -> Live:
+    """See what answers of the control plane that is there."""
+    statuses = [each for each in access.connect(run).status() if each.cause is None]
+    try:
+        with_modes = {
+            each["metadata"]["name"]: str(each["spec"].get("syncMode", ""))
+            for each in run.control_plane.list(CLUSTER_API, "Cluster")
+        }
+    except (ApiError, ProblemsError):
+        return Live(statuses)
+    return Live(statuses, with_modes)
+
+
+def refuse(run: Run, chosen: Chosen, live: Live, asked: Asked) -> None:
+    """Raise ProblemsError with all reasons why this backup cannot be restored here, damage of it included."""
+    problems = [
+        *_storage(run),
+        *_claims(run, chosen.record, live),
+        *_pods(run),
+        *_versions(run, chosen),
+        *_authorities(run, chosen),
+        *_foreign_agents(run, chosen.record, live, asked.foreign_agents),
+    ]
+    if not asked.keys:
+        remedy = "name the file with a private key of a recipient: -e restore_identity=FILE"
+        problems.append(_problem("it is encrypted, and no private key is here", "restore_identity", remedy))
+    else:
+        run.say(f"fetching {chosen.record.name}, and restoring it on trial")
+        try:
+            verify.verify(run, chosen.target, chosen.record, asked.keys)
+            _same_keys(run, chosen, asked.keys)
+        except ProblemsError as error:
+            problems += error.problems
+    if problems:
+        raise ProblemsError(problems, "nothing was stopped, and nothing was changed")
+
+
+def _storage(run: Run) -> Iterator[Problem]:
+    if run.state.etcd.storage == "emptyDir":
+        what = "members of etcd keep their data in their pods (emptyDir), and it would go with them"
+        remedy = "install a control plane with volumes, and restore it there"
+        yield _problem(what, "spec.components.etcd.local.volumeData", remedy)
+    if not run.state.etcd.bootstrapped or not run.state.etcd.members:
+        yield _problem("its etcd has never worked", run.place.where, "run karmada.installer.install first")
+
+
+def _claims(run: Run, record: Record, live: Live) -> Iterator[Problem]:
+    """Claims that are not bound, or too small for another copy beside the data that etcd still writes to."""
+    needed = int(record.files["snapshot.age"].plain_size * _COPIES)
+    there = max((each.db_size for each in live.statuses), default=0)
+    found = {
+        each["metadata"]["name"]: each for each in run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace)
+    }
+    for member in members(run.state):
+        claim = found.get(f"data-{member}")
+        status = (claim or {}).get("status") or {}
+        place = f"PersistentVolumeClaim {run.namespace}/data-{member}"
+        if status.get("phase") != "Bound":
+            what = "it is not there" if claim is None else f"it is {status.get('phase', 'Pending')} and has no volume"
+            remedy = f"have member {member} get a volume: the controller of its StatefulSet makes the claim"
+            yield _problem(what, place, remedy)
+            continue
+        has = quantity((status.get("capacity") or {}).get("storage")) or 0
+        if run.state.etcd.storage == "volumeClaim" and has < needed + there:
+            what = (
+                f"it has {int(has) >> 20} MiB, and {needed >> 20} MiB are needed beside the data that is there"
+                f" ({there >> 20} MiB)"
+            )
+            yield _problem(what, place, "enlarge the claim")
+
+
+def _pods(run: Run) -> Iterator[Problem]:
+    """Problem with the pods that make the new data, which nothing else of a control plane is like: a dry run tells."""
+    for name in members(run.state)[:1]:
+        member = cluster_layout.etcd_pod(run.instance, name)
+        new = etcd_restore.NewData("trial", run.state.etcd.generation + 1, LEAST_BUMP, [member])
+        try:
+            run.host_cluster.apply(etcd_restore.pod(run.instance, member, new, raft_snapshot.FILE, ""), dry_run=True)
+        except ApiError as error:
+            what = f"a pod that makes new data of etcd beside the old is not admitted: {error}"
+            remedy = "have the account of this run create and patch pods there, and let policies and quotas admit it"
+            yield _problem(what, f"namespace {run.namespace} of the host cluster", remedy)
+
+
+def members(state: State) -> tuple[str, ...]:
+    """Names of the members that get the data: those on record, but one that is only to come."""
+    return tuple(each.name for each in state.etcd.members if not each.coming)
+
+
+def _versions(run: Run, chosen: Chosen) -> Iterator[Problem]:
+    """Versions that read what other versions wrote: of Karmada and Kubernetes the same, of etcd the same minor."""
+    here, then = run.instance.release, chosen.record.versions
+    for what, now, before in (
+        ("Karmada", here.karmada, then.karmada),
+        ("Kubernetes", here.kubernetes, then.kubernetes),
+    ):
+        if now.split(".")[:2] != before.split(".")[:2] or (what == "Karmada" and now != before):
+            remedy = "install the version of the backup first, or use another backup"
+            yield _problem(f"it is of {what} {before}, and the control plane has {now}", chosen.where, remedy)
+    if chosen.record.mode != run.spec.mode:
+        remedy = "use a backup of this control plane as it runs now"
+        yield _problem(
+            f"it is of mode {chosen.record.mode}, and the control plane has {run.spec.mode}", chosen.where, remedy
+        )
+    if chosen.record.encryption_provider != run.spec.encryption_provider:
+        then_by, now_by = chosen.record.encryption_provider, run.spec.encryption_provider
+        what = f"its Secrets are encrypted by {then_by}, and those of the control plane by {now_by}"
+        yield _problem(what, chosen.where, "set spec.encryptionAtRest as it was, or use another backup")
+
+
+def _authorities(run: Run, chosen: Chosen) -> Iterator[Problem]:
+    """Authorities that others have replaced, or that have ended: what is in the backup was issued by them."""
+    for name, pair in run.state.authorities.items():
+        known = chosen.record.authorities.get(name)
+        if known is None or known.fingerprint != x509.fingerprint(pair.certificate):
+            what = f"it was taken with another authority {name}, so that what was issued by that would be refused"
+            yield _problem(what, chosen.where, "use a backup that was taken after the authority was replaced")
+        elif x509.expiry(pair.certificate) <= run.now:
+            yield _problem(f"authority {name} has ended", run.place.where, "renew it first")
+
+
+def _foreign_agents(run: Run, record: Record, live: Live, named: Sequence[str]) -> Iterator[Problem]:
+    """Members in mode Pull whose agents are not ours: nobody knows with what they log in."""
+    if live.clusters is None:
+        pulling = set(record.clusters)
+        what = "others have registered it, and nobody can tell whether an agent of theirs works there: no API answers"
+    else:
+        pulling = {name for name, mode in live.clusters.items() if mode == "Pull"}
+        what = "its agent was installed by somebody else, so that it may not be locked out by certificates"
+    for name in sorted(pulling - run.state.members.keys() - set(named)):
+        remedy = f"""stop the agent there, and name the member: -e '{{"restore_foreign_agents": ["{name}"]}}'"""
+        yield _problem(what, f"member {name}", remedy)
+
+
+def _same_keys(run: Run, chosen: Chosen, keys: Sequence[Any]) -> None:
+    """Raise ProblemsError if the keys in the backup, which what is in etcd depends on, are not those of today."""
+    with workplace.opened() as folder:
+        file = verify.decrypted(chosen.target, chosen.record, KEYS, keys, folder, chosen.where)
+        then = verify.state_of(file, chosen.where)
+    pairs = {
+        "the key that encrypts Secrets": (then.encryption_key.encode(), run.state.encryption_key.encode()),
+        "the key that signs tokens of service accounts": (then.service_account_key, run.state.service_account_key),
+    }
+    wrong = [name for name, (before, now) in pairs.items() if not hmac.compare_digest(before, now)]
+    if wrong:
+        remedy = "use a backup that was taken since it was replaced"
+        raise ProblemsError([_problem(f"{name} was another one", chosen.where, remedy) for name in wrong])
+
+
+def bump(age: timedelta) -> int:
+    """Number that takes the revision above any that a client has seen; needs no record of that one."""
+    return max(LEAST_BUMP, int(age.total_seconds()) * BUMP_PER_SECOND)
+
+
+def loss(run: Run, chosen: Chosen, live: Live) -> list[str]:
+    """Sentences for people on what is lost by going back to this backup."""
+    record = chosen.record
+    told = [f"everything since {record.started.replace('+00:00', ' UTC')} ({in_words(run.now - record.start)} ago)"]
+    if live.revision:
+        told.append(f"{max(0, live.revision - record.revision)} revisions of etcd")
+    else:
+        told.append("how many revisions nobody can tell: no member of etcd answers")
+    if record.dirty:
+        told.append(f"the backup is of a moment when {record.dirty}")
+    told += _differing_clusters(record.clusters, live.clusters)
+    return told
+
+
+def _differing_clusters(before: Iterable[str], now: Mapping[str, str] | None) -> Iterator[str]:
+    if now is None:
+        yield "which clusters have joined or left since nobody can tell: the API server does not answer"
+        return
+    if joined := sorted(now.keys() - set(before)):
+        yield f"the registrations of {', '.join(joined)}, which joined since"
+    if left := sorted(set(before) - now.keys()):
+        yield f"that {', '.join(left)} left: they come back, with credentials that may be dead"
+
+
+def require_confirmed(chosen: Chosen, told: Sequence[str], confirm: str) -> None:
+    """Raise ProblemsError unless the name of the backup was confirmed; the message says what is lost."""
+    name = chosen.record.name
+    if confirm == name:
+        return
+    what = f"restoring {name} loses {'; '.join(told)}"
+    if confirm:
+        what = f"{confirm} was confirmed, and the backup is {name}. {what[0].upper()}{what[1:]}"
+    remedy = f"if that is meant: -e restore_confirm={name}"
+    raise ProblemsError(
+        Problem(what, chosen.wanted.place, remedy, reason=Reason.RESTORE_NOT_CONFIRMED),
+        "nothing was stopped, and nothing was changed",
+    )
+
+
+def _problem(what: str, where: str, remedy: str) -> Problem:
+    return Problem(what, where, remedy, reason=Reason.RESTORE_IMPOSSIBLE)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proof that API servers of a quarantined control plane refuse agents, by a certificate like those of agents.
+
+Agents of Pull members are out of reach of a run, and each writes to its member what it reads in the control plane. So
+nobody takes a configuration for the proof: every API server is asked by itself.
+"""
+
+from __future__ import annotations
+
+from ..components.table import CLIENT_SIGNING_CA, KARMADA_APISERVER, KARMADA_CA
+from ..kube.errors import ApiError
+from ..kube.kubeconfig import from_parts
+from ..kube.port_forward import cluster_behind
+from ..pki import x509
+from ..run.run import Run
+from ..run.snapshot import STEP_LIFETIME
+
+#: Who asks. It has no rights, so that an API server which knows it answers 200 or 403.
+_WHO = "system:karmada:installer-quarantine"
+#: Answer to a certificate that no known authority has signed.
+_UNAUTHENTICATED = 401
+#: Answer to one that it knows, and that may do nothing.
+_FORBIDDEN = 403
+_PATH = "/version"
+
+
+def accepting_agents(run: Run) -> list[str]:
+    """Pods of API servers that accept the certificate of an agent. Raises ApiError if one cannot be asked."""
+    authorities, instance = run.state.authorities, run.instance
+    wanted = x509.Certificate(_WHO, CLIENT_SIGNING_CA, _WHO, client=True)
+    asker = x509.issue(wanted, authorities[CLIENT_SIGNING_CA], "ECDSA-P256", run.now, STEP_LIFETIME)
+    port = KARMADA_APISERVER.listens(run.spec)["https"]
+    parts = (authorities[KARMADA_CA].certificate, asker.certificate, asker.key)
+    ca_pem, cert_pem, key_pem = (part.decode() for part in parts)
+    url = f"https://{instance.service_host(KARMADA_APISERVER.name)}:{port}"
+    access = from_parts(url, ca_pem=ca_pem, cert_pem=cert_pem, key_pem=key_pem)
+    found = []
+    for pod in run.host_cluster.list(
+        "v1", "Pod", run.namespace, labels=run.instance.pod_selector(KARMADA_APISERVER.name)
+    ):
+        name = pod["metadata"]["name"]
+        server = cluster_behind(run.host_cluster, run.namespace, name, port, access, f"the API server {name}")
+        try:
+            server.get_raw(_PATH, retry_seconds=0)
+            found.append(name)
+        except ApiError as error:
+            if error.status == _FORBIDDEN:
+                found.append(name)
+            elif error.status != _UNAUTHENTICATED:
+                raise
+        finally:
+            server.close()
+    return found

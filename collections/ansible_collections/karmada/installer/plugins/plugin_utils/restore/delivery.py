@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""New data of the members of etcd, made beside the old while etcd serves: the snapshot is sent to a pod of each.
+
+A pod that has failed, or that a killed run has left unfinished, may have left half of its folder. So what is begun anew
+gets the next generation, and the folder is put on record as one that nobody uses.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..api_object import Object
+from ..backup import verification, verify, workplace
+from ..backup.record import SNAPSHOT
+from ..components.state import RestoreState
+from ..components.table import ETCD
+from ..components.types import EtcdMember
+from ..etcd import access, raft_snapshot
+from ..etcd.client import EndpointStatus, EtcdClient, EtcdError
+from ..kube.errors import ApiError
+from ..kube.port_forward import ForwardedSocket, Forwarder
+from ..kube.readiness import reason_not_ready
+from ..pki.files import certificate_files
+from ..problems import Problem, ProblemsError, Reason
+from ..redaction import shown
+from ..render import cluster_layout, etcd_restore
+from ..run.run import Run
+from .check import Chosen
+
+#: Certificate that members show one another.
+PEER_CERTIFICATE = "etcd-peer-client"
+#: Times that a file is sent from its begin, if the connection breaks.
+ATTEMPTS = 3
+_LOOK_SECONDS = 0.5
+_LOG_LINES = 5
+
+
+def new_data(run: Run, restore: RestoreState) -> etcd_restore.NewData:
+    """Data that is made, as the pods are told."""
+    members = [cluster_layout.etcd_pod(run.instance, name) for name in restore.members]
+    return etcd_restore.NewData(restore.token, restore.generation, restore.bump, members)
+
+
+def prepare(run: Run, chosen: Chosen, keys: Sequence[Any], timeout: float) -> None:
+    """Make the data of every member, and put on record that it is there. Raises ProblemsError; etcd goes on then."""
+    if _begun(run):
+        _begin_anew(run)
+    try:
+        with workplace.opened() as folder:
+            _made(run, _decrypted(chosen, keys, folder), timeout)
+    except OSError as error:
+        raise workplace.unusable(error) from None
+    with run.writing("note that the data of every member is prepared"):
+        restore = _of(run)
+        run.save(replace(run.state, restore=replace(restore, prepared=restore.members)))
+    forget(run)
+
+
+def _decrypted(chosen: Chosen, keys: Sequence[Any], folder: Path) -> Path:
+    """The snapshot in plain, checked once more, in the folder of this step."""
+    stored = chosen.record.files[SNAPSHOT]
+    workplace.require_room(folder, stored.size + stored.plain_size)
+    snapshot = verify.decrypted(chosen.target, chosen.record, SNAPSHOT, keys, folder, chosen.where)
+    verification.check(snapshot, chosen.where)
+    return snapshot
+
+
+def forget(run: Run) -> None:
+    """Delete the pods; what they have made stays."""
+    for pod in _pods(run):
+        run.require_lock()
+        run.host_cluster.delete(
+            "v1", "Pod", pod["metadata"]["name"], run.namespace, uid=pod["metadata"]["uid"], grace_seconds=0
+        )
+
+
+def _begun(run: Run) -> bool:
+    """Return whether a pod of this restore is there, of which nobody knows how far it has come."""
+    return bool(_pods(run))
+
+
+def _begin_anew(run: Run) -> None:
+    with run.writing("begin the new data of etcd anew"):
+        restore = _of(run)
+        half = f"gen-{restore.generation}"
+        again = replace(restore, generation=restore.generation + 1, prepared=(), aside=(*restore.aside, half))
+        run.save(replace(run.state, restore=again))
+    run.go_on_with(run.state)
+    forget(run)
+
+
+def _made(run: Run, snapshot: Path, timeout: float) -> None:
+    new = new_data(run, _of(run))
+    nodes = {
+        each["metadata"]["name"]: each["spec"].get("nodeName", "")
+        for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=run.instance.pod_selector(ETCD.name))
+    }
+    workload = run.workload(ETCD.name)
+    owner = run.host_cluster.get(*workload)
+    with run.writing("make the new data of etcd beside the old"):
+        for member in new.members:
+            pod = etcd_restore.pod(run.instance, member, new, raft_snapshot.FILE, nodes.get(member.name, ""))
+            if owner:
+                # They go with it, should nobody come to delete them.
+                reference = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
+                pod["metadata"]["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
+            run.host_cluster.apply(pod)
+    deadline = time.monotonic() + timeout
+    with ThreadPoolExecutor(len(new.members)) as pool:
+        for done in [pool.submit(_of_member, run, each, new, snapshot, deadline) for each in new.members]:
+            done.result()
+
+
+def _of_member(run: Run, member: EtcdMember, new: etcd_restore.NewData, snapshot: Path, deadline: float) -> None:
+    name = etcd_restore.pod_name(member.name, new.generation)
+    clients = [_client(run, name, member, port) for port in ("client", "peer")]
+    status = _receiver(run, name, clients[0], deadline)
+    run.say(f"etcd: sending {snapshot.stat().st_size >> 20} MiB to {name}")
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with snapshot.open("rb") as file:
+                clients[1].deliver(file, snapshot.stat().st_size, status)
+            break
+        except EtcdError as error:
+            if attempt == ATTEMPTS:
+                raise _trouble(name, f"the snapshot does not arrive: {error}") from None
+            run.say(f"etcd: {name}: {error}; it is sent again")
+    _wait_until_done(run, name, deadline)
+
+
+def _client(run: Run, pod: str, member: EtcdMember, port: str) -> EtcdClient:
+    """Client of the etcd in a pod that listens on loopback there, at one of its ports."""
+    certificate = access.CLIENT_CERTIFICATE if port == "client" else PEER_CERTIFICATE
+    url = member.client_url if port == "client" else member.peer_url
+
+    def dial(_url: str, timeout: float) -> ForwardedSocket:
+        return Forwarder(run.host_cluster, run.namespace, pod, ETCD.ports[port]).open(timeout)
+
+    return EtcdClient([url], certificate_files(certificate, run.material), f"certificate {certificate}", dial)
+
+
+def _receiver(run: Run, pod: str, client: EtcdClient, deadline: float) -> EndpointStatus:
+    """Status of the etcd that receives, once it answers."""
+    while True:
+        (status,) = client.status()
+        if status.healthy:
+            return status
+        if time.monotonic() > deadline or _phase(run, pod) == "Failed":
+            raise _trouble(pod, _why(run, pod) or status.message)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _wait_until_done(run: Run, pod: str, deadline: float) -> None:
+    while (phase := _phase(run, pod)) != "Succeeded":
+        if phase == "Failed" or time.monotonic() > deadline:
+            raise _trouble(pod, _why(run, pod) or "it does not come to its end in time")
+        time.sleep(_LOOK_SECONDS)
+
+
+def _phase(run: Run, pod: str) -> str:
+    live = run.host_cluster.get("v1", "Pod", pod, run.namespace)
+    return str((live or {}).get("status", {}).get("phase", "")) if live else "Failed"
+
+
+def _why(run: Run, pod: str) -> str:
+    """Reason why a pod has not come to its end: its condition, and the last lines of what it said."""
+    live: Object | None = run.host_cluster.get("v1", "Pod", pod, run.namespace)
+    told = [(reason_not_ready(live) or "") if live else "somebody has deleted it"]
+    for container in (etcd_restore.RESTORER, etcd_restore.RECEIVER) if live else ():
+        try:
+            told.append(run.host_cluster.logs(pod, run.namespace, container, _LOG_LINES).strip())
+        except ApiError:
+            continue
+    return shown("; ".join(filter(None, told)))
+
+
+def _pods(run: Run) -> list[Object]:
+    found: list[Object] = run.host_cluster.list(
+        "v1", "Pod", run.namespace, labels=run.instance.pod_selector(etcd_restore.NAME)
+    )
+    return found
+
+
+def _of(run: Run) -> RestoreState:
+    if run.state.restore is None:
+        raise AssertionError("there is no restore on record")
+    return run.state.restore
+
+
+def _trouble(pod: str, what: str) -> ProblemsError:
+    remedy = "mend that, and run it again: it makes the data anew"
+    problem = Problem(what, f"pod {pod}", remedy, reason=Reason.NOT_READY_IN_TIME)
+    return ProblemsError(problem, "nothing was stopped, and etcd serves as before")

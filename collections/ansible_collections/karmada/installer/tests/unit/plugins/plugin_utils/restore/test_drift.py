@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What members have, against the Works of a restored control plane."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden, Unreachable
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, Severity
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import drift
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.drift import GENERATION, Verdict
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster
+
+LABELS = {"karmada.io/managed": "true"}
+
+
+def config(name: str, generation: int = 0, color: str = "blue", **metadata: Any) -> dict[str, Any]:
+    annotations = {GENERATION: str(generation)} if generation else {}
+    about = {"name": name, "namespace": "shop", "labels": LABELS, "annotations": annotations, **metadata}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {"color": color}}
+
+
+def work(*manifests: dict[str, Any], member: str = "m1", **metadata: Any) -> dict[str, Any]:
+    about = {"name": f"work-{len(manifests)}", "namespace": f"karmada-es-{member}", **metadata}
+    spec = {"workload": {"manifests": list(manifests)}}
+    return {"apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": about, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "live", "verdict"),
+    [
+        (config("a", 2), config("a", 2), Verdict.SAME),
+        (config("a", 2), config("a", 2, resourceVersion="5"), Verdict.SAME),
+        (config("a", 2), config("a", 3, "red"), Verdict.OLDER),
+        (config("a", 2), config("a", 3), Verdict.OLDER),
+        (config("a", 2), config("a", 2, "red"), Verdict.OTHER),
+        (config("a", 3), config("a", 2, "red"), Verdict.OTHER),
+        (config("a"), config("a", color="red"), Verdict.OTHER),
+        (config("a", 2), None, Verdict.MISSING),
+        (config("a", 2), config("a", annotations={GENERATION: "9" * 400}), Verdict.OTHER),
+    ],
+)
+def test_each_object_has_one_verdict(manifest: Any, live: Any, verdict: Verdict) -> None:
+    assert drift.judge(manifest, live) is verdict
+
+
+def test_a_member_is_compared_with_all_of_its_works_and_what_nobody_takes_care_of_is_told() -> None:
+    member = FakeCluster(
+        "member m1",
+        config("same"),
+        config("changed", 2, "red"),
+        config("orphan"),
+        config("of-a-template", ownerReferences=[{"kind": "X"}]),
+        config("mine", labels={}),
+        config("unlabelled", labels={}),
+        config("going"),
+    )
+    works = [
+        work(config("same"), config("changed", 1), config("missing")),
+        work(config("unlabelled", labels={})),
+        work(config("going"), deletionTimestamp="2026-11-25T02:41:00Z"),
+    ]
+    found = drift.compare(works, member)  # type: ignore[arg-type]
+    assert {verdict: names for verdict, names in found.items() if names} == {
+        Verdict.SAME: ["ConfigMap shop/same", "ConfigMap shop/unlabelled"],
+        Verdict.OLDER: ["ConfigMap shop/changed"],
+        Verdict.MISSING: ["ConfigMap shop/missing"],
+        Verdict.ORPHAN: ["ConfigMap shop/orphan"],
+        Verdict.GOING: ["ConfigMap shop/going"],
+    }
+    assert member.log == []
+
+
+def test_a_kind_that_cannot_be_listed_is_passed_over_and_a_member_that_fails_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    member = FakeCluster("member m1", config("orphan"))
+
+    def refused(error: type) -> Any:
+        raise error("member m1", "GET", "/", 403 if error is Forbidden else 0, "", "no")
+
+    monkeypatch.setattr(member, "list", lambda *_, **__: refused(Forbidden))
+    assert not any(drift.compare([], member).values())  # type: ignore[arg-type]
+    monkeypatch.setattr(member, "list", lambda *_, **__: refused(Unreachable))
+    with pytest.raises(Unreachable):
+        drift.compare([], member)  # type: ignore[arg-type]
+
+
+def cluster(name: str) -> dict[str, Any]:
+    return {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name}, "spec": {}}
+
+
+def test_all_members_are_told_of_one_that_cannot_be_asked_and_clusters_that_went_or_came_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = FakeCluster("member m1", config("changed", 2, "red"))
+    sound.put(config("rights"))
+    of_cluster = work(config("rights"), name="rights", ownerReferences=[{"kind": "Cluster"}])
+    plane = FakeCluster("plane", cluster("m1"), cluster("m2"), cluster("back"), work(config("changed", 1)), of_cluster)
+    entries = [SimpleNamespace(name=name) for name in ("m1", "m2", "joined", "to come")]
+
+    @contextmanager
+    def connected(_run: Any, entry: Any) -> Any:
+        if entry.name == "m2":
+            raise Unreachable("member m2", "GET", "/", 0, "", "no answer")
+        yield sound
+
+    monkeypatch.setattr(drift.join, "connected", connected)
+    run: Any = SimpleNamespace(
+        control_plane=plane,
+        trace=print,
+        state=SimpleNamespace(members={"m1": {}, "m2": {}, "joined": {}}),
+        spec=SimpleNamespace(members=entries),
+    )
+    report = drift.look(run)
+    first, second = report.members
+    # What Karmada propagates for a Cluster by itself is no orphan.
+    assert (first.name, {name: number for name, number in first.counts.items() if number}) == (
+        "m1",
+        {"same": 1, "older": 1},
+    )
+    assert "no answer" in second.trouble
+    assert (list(report.gone), list(report.back)) == (["joined"], ["back"])
+    assert [(each.where, each.reason, each.severity) for each in report.problems()] == [
+        (f"member {name}", Reason.RESTORE_DRIFT, Severity.WARNING) for name in ("m1", "m2", "joined", "back")
+    ]
+    assert report.plain["members"][0]["objects"] == {"older": ["ConfigMap shop/changed"]}
+    assert [line.split(":")[0].strip() for line in drift.in_words(report)] == ["m1", "m2"]
+    assert "1 older" in drift.in_words(report)[0]
