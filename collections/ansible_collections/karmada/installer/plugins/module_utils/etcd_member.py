@@ -10,10 +10,10 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
-from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests, etcd_snapshot
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
 CONNECT_SECONDS = 5.0
@@ -35,17 +35,63 @@ def poster(system: System, url: str, folder: str) -> etcd_requests.Post:
 
     Raises HostError if they cannot be used.
     """
+    context = _context(system, folder)
+
+    def post(path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        return _posted(context, url, path, body, seconds)
+
+    return post
+
+
+def _context(system: System, folder: str) -> ssl.SSLContext:
     files = {name: str(system.path(f"{folder}/{name}")) for name in ("ca.crt", "tls.crt", "tls.key")}
     try:
         context = ssl.create_default_context(cafile=files["ca.crt"])
         context.load_cert_chain(files["tls.crt"], files["tls.key"])
     except (OSError, ssl.SSLError) as error:
         raise HostError(f"the certificate of the member in {folder} cannot be used: {error}") from error
+    return context
 
-    def post(path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        return _posted(context, url, path, body, seconds)
 
-    return post
+def snapshot(system: System, url: str, folder: str, into: BinaryIO) -> int:
+    """Write the database of the member into a file, while it serves others; returns its size in bytes.
+
+    Raises HostError if it sends none, OSError if the file cannot be written.
+    """
+    parts = urlsplit(url)
+    connection = http.client.HTTPSConnection(
+        parts.hostname or "", parts.port, timeout=CONNECT_SECONDS, context=_context(system, folder)
+    )
+    try:
+        try:
+            connection.connect()
+            connection.sock.settimeout(etcd_snapshot.SILENT_SECONDS)
+            connection.request("POST", etcd_snapshot.PATH, "{}", {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise MemberError(f"{url}: {str(error) or type(error).__name__}") from error
+        if answer.status != http.client.OK:
+            told = answer.read(_MESSAGE).decode(errors="replace")
+            raise MemberError(f"it sends no snapshot: HTTP {answer.status} {told}")
+        try:
+            return etcd_snapshot.receive(cast("BinaryIO", _Lines(answer, url)), into).size
+        except etcd_snapshot.SnapshotError as error:
+            raise MemberError(f"it sends no snapshot: {error}") from error
+    finally:
+        connection.close()
+
+
+class _Lines:
+    """Answer that is read line by line; a connection that breaks is a MemberError, and no error of a file of ours."""
+
+    def __init__(self, answer: http.client.HTTPResponse, url: str) -> None:
+        self._answer, self._url = answer, url
+
+    def readline(self, limit: int = -1) -> bytes:
+        try:
+            return self._answer.readline(limit)
+        except (OSError, http.client.HTTPException) as error:
+            raise MemberError(f"{self._url}: the connection breaks: {str(error) or type(error).__name__}") from error
 
 
 def _posted(context: ssl.SSLContext, url: str, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -125,7 +171,7 @@ def hash_at(post: etcd_requests.Post, revision: int) -> dict[str, Any]:
         found = etcd_requests.hash_at(post, revision)
     except MemberError:
         return {}
-    return {"hash": {"revision": found.revision, "value": found.value}}
+    return {"hash": {"revision": found.revision, "value": found.value, "compacted": found.compacted}}
 
 
 def has_data(system: System, folder: str) -> bool:

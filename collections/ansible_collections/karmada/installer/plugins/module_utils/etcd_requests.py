@@ -57,10 +57,14 @@ class Members:
 
 @dataclass(frozen=True)
 class Hash:
-    """Hash over all keys of a member at ``revision``; members that agree have equal hashes at one revision."""
+    """Hash over all keys of a member at ``revision``; members that agree have equal hashes at one revision.
+
+    It covers what is not yet discarded: hashes with different ``compacted`` revisions cannot be compared.
+    """
 
     revision: int
     value: int
+    compacted: int = 0
 
 
 def hexadecimal(number: Any) -> str:
@@ -103,11 +107,20 @@ def status(post: Post) -> dict[str, Any]:
     return post("/v3/maintenance/status", {}, ANSWER_SECONDS)
 
 
+def acknowledged(post: Post) -> int:
+    """Newest revision that a majority has acknowledged; the member that is asked has it then."""
+    # A linearizable read of a key that cannot be there: it waits until the member has caught up.
+    answer = post("/v3/kv/range", {"key": "AA==", "count_only": True}, ANSWER_SECONDS)
+    return int((answer.get("header") or {}).get("revision") or 0)
+
+
 def hash_at(post: Post, revision: int = 0) -> Hash:
     """Hash over this member's keys at a revision; 0 means its newest one."""
     answer = post("/v3/maintenance/hashkv", {"revision": str(revision)}, HASH_SECONDS)
     of = int(answer.get("hash_revision") or revision or (answer.get("header") or {}).get("revision") or 0)
-    return Hash(revision=of, value=int(answer.get("hash") or 0))
+    # etcd tells -1 where nothing was discarded yet.
+    compacted = max(0, int(answer.get("compact_revision") or 0))
+    return Hash(revision=of, value=int(answer.get("hash") or 0), compacted=compacted)
 
 
 def alarms(post: Post) -> dict[str, tuple[str, ...]]:

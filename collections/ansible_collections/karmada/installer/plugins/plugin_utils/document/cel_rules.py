@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import ipaddress
 import json
 import re
@@ -23,6 +24,9 @@ _CEL_KEYWORDS = frozenset(
 )
 _CEL_ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _ABSENT = object()
+#: Digests of rules with what they saw, that held: see ``kept_verdicts``. At most so many.
+HELD: set[str] = set()
+_MOST_HELD = 10_000
 
 
 def rule_findings(
@@ -253,11 +257,18 @@ def _entries(expression: str, fields: Iterable[str]) -> dict[str, frozenset[str]
 @functools.lru_cache(maxsize=10_000)
 def _verdict(expression: str, names: str) -> str | None:
     """Result as of ``_failure``, cached; ``names`` has the values that the rule sees, as JSON."""
+    digest = hashlib.sha256(f"{expression}\0{names}".encode(errors="surrogatepass")).hexdigest()
+    if digest in HELD:
+        return None
     try:
         holds = _value(expression, names)
     except _celpy().CELEvalError as error:
         return f"the rule could not be evaluated: {error.args[0] if error.args else error}"
-    return None if holds else ""
+    if not holds:
+        return ""
+    if len(HELD) < _MOST_HELD:
+        HELD.add(digest)
+    return None
 
 
 def _text(expression: str, names: str) -> str:

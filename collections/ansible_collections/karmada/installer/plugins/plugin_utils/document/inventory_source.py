@@ -15,10 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .. import private_file
 from ..components.spec import Spec
 from ..problems import Problem, ProblemsError, Reason
 from ..yaml_document import UnreadableError, documents_of
-from . import crd, manifest
+from . import backups, crd, kept_verdicts, manifest, object_kind, restores
 
 #: Names of the inventory plugin: of the collection, and of a checkout that is not installed as a collection.
 PLUGIN_NAMES = ("karmada.installer.karmada", "karmada")
@@ -30,8 +31,10 @@ manifest: prod.yaml"""
 
 OPTIONS = (
     *("manifest", "kubeconfig", "context", "namespace", "name", "secrets", "config_maps", "artifacts"),
-    *("kubeconfig_output", "report_output", "membership"),
+    *("kubeconfig_output", "report_output", "membership", "backups", "uid", "generation"),
 )
+#: What of an object was decided upon by whoever started the run; another one is not carried out.
+DECIDED = ("uid", "generation")
 #: Where it comes from which members there are: what the document lists, or also what is registered.
 SPEC, LIVE = "spec", "live"
 #: Options of Ansible's own that the plugin takes beside its own.
@@ -39,8 +42,6 @@ CONSTRUCTED = (
     *("plugin", "strict", "compose", "groups", "keyed_groups", "use_extra_vars", "leading_separator"),
     *("cache", "cache_plugin", "cache_timeout", "cache_connection", "cache_prefix"),
 )
-#: Where options come from that the source does not have.
-ENVIRONMENT = {"kubeconfig": "K8S_AUTH_KUBECONFIG", "context": "K8S_AUTH_CONTEXT"}
 
 _invalid = partial(Problem, reason=Reason.INVALID_INVENTORY_SOURCE)
 _FILE_NAME = re.compile(r"(.+\.)?karmada\.ya?ml")
@@ -48,16 +49,25 @@ _FILE_NAME = re.compile(r"(.+\.)?karmada\.ya?ml")
 _MEANT = re.compile(rb"""^plugin[ \t]*:[ \t]*["']?(karmada\.installer\.)?karmada["']?[ \t]*(#.*)?\r?$""", re.MULTILINE)
 
 
+#: EtcdBackups and EtcdRestores.
+_Companions = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
+
 @dataclass(frozen=True)
 class Source:
     """Content of a source. ``membership`` is SPEC or LIVE.
 
-    ``connection`` has absolute paths or None, the UID of the object if the document is one, and no secret.
+    ``connection`` is what the source says and no more, for ``references.Connection.of``: nothing of the environment,
+    which may be another one when it is used, and no secret. Paths below the working directory are relative to it.
+    ``backups`` and ``restores`` are the EtcdBackups and EtcdRestores beside a document in a file; those beside an
+    object are looked for when they are needed.
     """
 
     deployment: dict[str, Any]
     connection: dict[str, str | None]
     membership: str = SPEC
+    backups: tuple[dict[str, Any], ...] = ()
+    restores: tuple[dict[str, Any], ...] = ()
 
 
 def has_our_name(path: str) -> bool:
@@ -98,18 +108,14 @@ def is_document(path: str) -> bool:
     return bool(_field(path, "kind") == manifest.KIND)
 
 
-def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
+def load(path: str) -> Source:
     """Read the source and the document that it names. Raises ProblemsError with all problems.
 
-    Paths in the source are relative to it; a path from the environment is relative to the working directory.
+    Paths in the source are relative to it.
     """
     file = Path(path)
     options = _options(file)
-    environment = os.environ if environment is None else environment
-    kubeconfig = _absolute(file, options.get("kubeconfig"))
-    if kubeconfig is None and environment.get(ENVIRONMENT["kubeconfig"]):
-        kubeconfig = str(Path(environment[ENVIRONMENT["kubeconfig"]]).expanduser().absolute())
-    context = options.get("context") or environment.get(ENVIRONMENT["context"]) or None
+    kubeconfig, context = _absolute(file, options.get("kubeconfig")), options.get("context")
     secrets, artifacts = _absolute(file, options.get("secrets")), _absolute(file, options.get("artifacts"))
     config_maps = _absolute(file, options.get("config_maps"))
     problems = [
@@ -119,12 +125,14 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
         *_missing(file, "artifacts", artifacts, Path.is_dir, "directory"),
     ]
     directory, deployment = file.parent, None
+    beside_it: _Companions = ([], [])
     try:
-        if "manifest" in options:
-            document = Path(str(_absolute(file, options["manifest"])))
-            directory, deployment = document.parent, _from_file(document)
-        elif not problems:
-            deployment = _from_cluster(options["namespace"], options["name"], kubeconfig, context)
+        with kept_verdicts.used():
+            if "manifest" in options:
+                document = Path(str(_absolute(file, options["manifest"])))
+                directory, (deployment, beside_it) = document.parent, _from_file(document)
+            elif not problems:
+                deployment = _from_cluster(options, kubeconfig, context)
     except ProblemsError as error:
         problems += error.problems
     if deployment and Spec(deployment["spec"]).artifacts.source == "Directory" and artifacts is None:
@@ -132,23 +140,38 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
         problems.append(_invalid("spec.artifacts.source is Directory, but no directory is named", short(file), remedy))
     if problems or deployment is None:
         raise ProblemsError(problems)
-    beside = str(directory.absolute() / deployment["metadata"]["name"])
-    # Whoever reads an object gets its kubeconfig from the Secret beside it; nobody may want a file on this machine.
-    kubeconfig_beside = f"{beside}.kubeconfig" if "manifest" in options else None
+    paths = {
+        "kubeconfig": kubeconfig,
+        "secrets": secrets,
+        "config_maps": config_maps,
+        "artifacts": artifacts,
+        "kubeconfig_output": _absolute(file, options.get("kubeconfig_output")),
+        "report_output": _absolute(file, options.get("report_output")),
+        # Not looked for here: a share that is not mounted is no matter of an installation.
+        "backups": _absolute(file, options.get("backups")),
+        "beside": str(directory.absolute() / deployment["metadata"]["name"]),
+    }
     return Source(
         deployment=deployment,
         connection={
-            "kubeconfig": kubeconfig,
+            **{name: None if found is None else short(found) for name, found in paths.items()},
             "context": context,
-            "secrets": secrets,
-            "config_maps": config_maps,
-            "artifacts": artifacts,
-            "kubeconfig_output": _absolute(file, options.get("kubeconfig_output")) or kubeconfig_beside,
-            "report_output": _absolute(file, options.get("report_output")) or f"{beside}.report.json",
             "object_uid": None if "manifest" in options else deployment["metadata"].get("uid"),
         },
         membership=options.get("membership", SPEC),
+        backups=tuple(beside_it[0]),
+        restores=tuple(beside_it[1]),
     )
+
+
+def leaves_to_environment(deployment: Mapping[str, Any], connection: Mapping[str, Any]) -> bool:
+    """Return whether the environment has a part in which clusters are asked.
+
+    It has if the source names no kubeconfig, and not all that the document names are in its own directory.
+    """
+    spec = Spec(deployment["spec"])
+    by_secret = spec.host_cluster.secret or spec.mode == "Binary"
+    return not connection.get("kubeconfig") and not (by_secret and connection.get("secrets"))
 
 
 def asks_for_live_members(path: str) -> bool:
@@ -180,11 +203,11 @@ def _options(file: Path) -> dict[str, str]:
     if options.get("membership", SPEC) not in (SPEC, LIVE):
         what = f"membership is {crd.shown(options['membership'])}"
         problems.append(_invalid(what, short(file), f"Write {SPEC} or {LIVE}."))
-    by_name = [name for name in ("namespace", "name") if name in options]
+    by_name = [name for name in ("namespace", "name", *DECIDED) if name in options]
     if "manifest" in options and by_name:
         what = f"names a file (manifest) and an object of a cluster ({', '.join(by_name)})"
         problems.append(_invalid(what, short(file), "Write one of the two."))
-    elif "manifest" not in options and len(by_name) < 2:
+    elif "manifest" not in options and not {"namespace", "name"} <= set(by_name):
         remedy = f"Write manifest, or namespace and name of an object in a cluster. For example:\n{EXAMPLE}"
         problems.append(_invalid("does not say where the document is", short(file), remedy))
     if problems:
@@ -192,7 +215,8 @@ def _options(file: Path) -> dict[str, str]:
     return options
 
 
-def _from_file(document: Path) -> dict[str, Any]:
+def _from_file(document: Path) -> tuple[dict[str, Any], _Companions]:
+    """The document in a file, and the EtcdBackups and EtcdRestores beside it."""
     shown = short(document)
     try:
         # one byte more than is allowed, so that a file of any size is refused and not read
@@ -206,14 +230,20 @@ def _from_file(document: Path) -> dict[str, Any]:
                 f"cannot be read: {_reason(error)}", shown, remedy if missing else "", reason=Reason.DOCUMENT_NOT_FOUND
             )
         ) from None
-    return manifest.resolve(manifest.parse(text, shown), source=shown)
+    documents = object_kind.readable(text, shown)
+    deployment = manifest.resolve(manifest.one_of(documents, shown), source=shown)
+    return deployment, (
+        backups.beside(documents, deployment, shown),
+        restores.beside(documents, deployment, shown),
+    )
 
 
-def _from_cluster(namespace: str, name: str, kubeconfig: str | None, context: str | None) -> dict[str, Any]:
+def _from_cluster(options: Mapping[str, str], kubeconfig: str | None, context: str | None) -> dict[str, Any]:
     # pulls in the client of API servers, which a document from a file does not need
     from ..kube.cluster import Cluster  # noqa: PLC0415
     from ..kube.errors import ApiError  # noqa: PLC0415
 
+    namespace, name = options["namespace"], options["name"]
     shown = f"{manifest.KIND} {namespace}/{name}"
     cluster = Cluster.from_kubeconfig(kubeconfig, context, name="host cluster")
     try:
@@ -225,6 +255,10 @@ def _from_cluster(namespace: str, name: str, kubeconfig: str | None, context: st
     if found is None:
         remedy = f"Look for it: kubectl get karmadadeployments --namespace {namespace}"
         raise ProblemsError(Problem("is not there", shown, remedy, reason=Reason.DOCUMENT_NOT_FOUND))
+    for option in DECIDED:
+        if (wanted := options.get(option)) and str(now := found["metadata"].get(option)) != wanted:
+            what = f"was changed since this run was decided upon: its {option} is {now}, not {wanted}"
+            raise ProblemsError(Problem(what, shown, "Decide upon it as it is now.", reason=Reason.DOCUMENT_CHANGED))
     return manifest.resolve(found, source=shown)
 
 
@@ -262,7 +296,7 @@ def _field(path: str, name: str) -> Any:
 
 
 def _absolute(file: Path, path: str | None) -> str | None:
-    return None if path is None else os.path.normpath(file.parent.absolute() / Path(path).expanduser())
+    return None if path is None else os.path.normpath(file.parent.absolute() / private_file.expanded(path))
 
 
 def short(path: str | Path) -> str:

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..components.state import FORMER_MODE, State, from_files
+from ..components.state import FORMER_MODE, EtcdState, RestoreState, State, from_files
 from ..problems import Problem, ProblemsError, Reason
 from . import cel_rules, crd, manifest
 
@@ -41,6 +41,47 @@ _ETCD_MEMBER = {
         "lost": _TEXT,
     },
 }
+_ETCD = {
+    "type": "object",
+    "properties": {
+        "token": _TEXT,
+        "generation": {"type": "integer", "minimum": 1, "maximum": 2**31},
+        "bootstrapped": {"type": "boolean"},
+        "storage": {"type": "string", "pattern": "^[A-Za-z]{0,32}$"},
+        "prefix": {"type": "string", "maxLength": 256, "pattern": "^(/[A-Za-z0-9_./-]*)?$"},
+        "nodes": {**_NAMES, "items": {**_NAME, "pattern": f"{_NAME['pattern']}|^$"}},
+        "members": {"type": "array", "maxItems": 16, "items": _ETCD_MEMBER},
+    },
+}
+_BACKUP_NAME = {**_NAME, "maxLength": 128}
+#: A restore. Its token and generation become words of a command line, and parts of a path.
+_RESTORE = {
+    "type": "object",
+    "properties": {
+        "name": _NAME,
+        "series": _NAME,
+        "backup": _BACKUP_NAME,
+        "before": {**_BACKUP_NAME, "pattern": f"{_NAME['pattern']}|^$"},
+        "started": _TEXT,
+        "token": {"type": "string", "pattern": "^[0-9a-f-]{1,64}$"},
+        "generation": {"type": "integer", "minimum": 1, "maximum": 2**31},
+        "bump": {"type": "integer", "minimum": 1, "maximum": 2**62},
+        "former": _ETCD,
+        "members": _NAMES,
+        "prepared": _NAMES,
+        "held": _NAMES,
+        "replaced": {"type": "array", "maxItems": 8, "items": {"type": "string", "pattern": "^[0-9a-f]{0,16}$"}},
+        "counts": {"type": "object", "maxProperties": 64, "additionalProperties": {"type": "integer", "minimum": 0}},
+        "closed": {"type": "boolean"},
+        "undoing": {"type": "boolean"},
+        "step": {"type": "string", "pattern": "^[A-Za-z]{0,32}$"},
+        "aside": {
+            "type": "array",
+            "maxItems": 1024,
+            "items": {"type": "string", "pattern": "^gen-[0-9]{1,10}(-[0-9a-f]{1,16})?$"},
+        },
+    },
+}
 #: Fields of a ``State`` that are plain values; those that are records of something have schemas of their own.
 _PLAIN = {
     "type": "object",
@@ -64,18 +105,7 @@ _PLAIN = {
             "type": "object",
             "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 65535},
         },
-        "etcd": {
-            "type": "object",
-            "properties": {
-                "token": _TEXT,
-                "generation": {"type": "integer", "minimum": 1, "maximum": 2**31},
-                "bootstrapped": {"type": "boolean"},
-                "storage": {"type": "string", "pattern": "^[A-Za-z]{0,32}$"},
-                "prefix": {"type": "string", "maxLength": 256, "pattern": "^(/[A-Za-z0-9_./-]*)?$"},
-                "nodes": _NAMES,
-                "members": {"type": "array", "maxItems": 16, "items": _ETCD_MEMBER},
-            },
-        },
+        "etcd": _ETCD,
         "journal": {
             "type": "object",
             "properties": dict.fromkeys(("operation", "run", "started", "finished", "step"), _TEXT),
@@ -89,6 +119,18 @@ _PLAIN = {
             },
         },
         "owned": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": _TEXT}},
+        "backups": {
+            "type": "object",
+            "maxProperties": 64,
+            "additionalProperties": {
+                "type": "object",
+                "properties": {
+                    "name": {**_NAME, "maxLength": 128},
+                    "started": {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[+]00:00$"},
+                    **{key: {"type": "integer", "minimum": 0} for key in ("size", "revision", "duration", "allowed")},
+                },
+            },
+        },
     },
 }
 
@@ -128,6 +170,8 @@ def findings(state: State) -> Iterator[crd.Finding]:
             yield crd.Finding("pattern", ("memberPlaces", member), "is no name of a member")
     if state.document is not None:
         yield from _unfit(state.document, manifest.schema(), ("document",))
+    if state.restore is not None:
+        yield from _unfit(_plain_restore(state.restore), _RESTORE, ("restore",))
 
 
 def _of_entry(name: str, entry: Any, schema: crd.Schema, path: crd.Path) -> Iterator[crd.Finding]:
@@ -154,10 +198,27 @@ def _unfit(value: Any, schema: crd.Schema, path: crd.Path) -> Iterator[crd.Findi
 
 def _plain(state: State) -> dict[str, Any]:
     found = {name: getattr(state, name) for name in _PLAIN["properties"]}
-    members = [dict(vars(each)) for each in state.etcd.members]
-    etcd = {**vars(state.etcd), "nodes": list(state.etcd.nodes), "members": members}
+    etcd = _plain_etcd(state.etcd)
     lists = {name: list(found[name]) for name in ("passages", "restarts_due")}
-    return {**found, **lists, "etcd": etcd, "journal": vars(state.journal), "manager": vars(state.manager)}
+    backups = {name: dict(vars(each)) for name, each in state.backups.items()}
+    return {
+        **found,
+        **lists,
+        "backups": backups,
+        "etcd": etcd,
+        "journal": vars(state.journal),
+        "manager": vars(state.manager),
+    }
+
+
+def _plain_etcd(etcd: EtcdState) -> dict[str, Any]:
+    members = [dict(vars(each)) for each in etcd.members]
+    return {**vars(etcd), "nodes": list(etcd.nodes), "members": members}
+
+
+def _plain_restore(restore: RestoreState) -> dict[str, Any]:
+    lists = {name: list(getattr(restore, name)) for name in ("members", "prepared", "held", "replaced", "aside")}
+    return {**vars(restore), **lists, "former": _plain_etcd(restore.former)}
 
 
 @functools.cache

@@ -4,22 +4,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from .. import awx_job, private_file
 from ..encoding import files_of
 from ..kube import kubeconfig
 from ..kube.cluster import Cluster
 from ..problems import Problem, ProblemsError, Reason
 from . import manifest, secret_folder
 
+#: Settings that are paths.
+PATHS = frozenset({"kubeconfig", "secrets", "config_maps", "artifacts", "kubeconfig_output", "report_output"})
+
 
 @dataclass(frozen=True)
 class Connection:
     """Settings of the inventory source besides the document. Paths are absolute or None.
 
-    ``object_uid`` is the UID of the object that the document was read from; None if it came from a file.
+    ``object_uid`` is the UID of the object that the document was read from; None if it came from a file. What is None
+    is looked for when it is used: a kubeconfig, for one, in the environment of whoever uses it.
     """
 
     kubeconfig: str | None = None
@@ -30,6 +35,29 @@ class Connection:
     kubeconfig_output: str | None = None
     report_output: str | None = None
     object_uid: str | None = None
+    backups: str | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Connection:
+        """Connection from the form that the inventory keeps, which may have been read elsewhere and long ago.
+
+        Its relative paths are relative to the working directory. ``beside`` is where files of a run are that have no
+        place of their own; a job of AWX leaves no kubeconfig, and its report among its artifacts. Other keys are not
+        read.
+        """
+        known = {each.name for each in fields(cls)}
+        found = {key: value for key, value in given.items() if key in known and value is not None}
+        beside = given.get("beside")
+        if beside and (folder := awx_job.artifacts(environment)):
+            found.setdefault("report_output", f"{folder}/report.json")
+        elif beside:
+            found.setdefault("report_output", f"{beside}.report.json")
+            if not found.get("object_uid"):
+                # Whoever reads an object has the Secret beside it; nobody may want a file on this machine.
+                found.setdefault("kubeconfig_output", f"{beside}.kubeconfig")
+        for key in PATHS & found.keys():
+            found[key] = str(private_file.expanded(found[key]).absolute())
+        return cls(**found)
 
     @property
     def page_output(self) -> str | None:

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Database of a member of etcd on a plain host, as a file here. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.module_utils import host_snapshot
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, take, verification, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access, host_bounds
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+
+#: A database grows while it is sent, and what it was before was told a while ago.
+_GROWTH, _LEAST_GROWTH = 1.5, 64 << 20
+#: Name of a user as a host prints it.
+_USER = re.compile(r"[!-~]{1,256}")
+
+
+class ActionModule(HostAction):
+    """Have the member write its database into a file of its host, and fetch that; it goes there at once."""
+
+    def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The file is in a folder of this run, which the step that makes a backup of it removes."""
+        del arguments
+        run = self.karmada
+        if self._task.check_mode:
+            return {"changed": False}
+        sender, beginning = on_hosts.answer(run, run.hosts[self.host_name]).status, take.Beginning.now(run.state)
+        folder = workplace.made()
+        try:
+            workplace.require_room(folder, sender.db_size * take.COPIES)
+            run.say(f"snapshot of etcd member {self.host_name}")
+            path, found = self._taken(folder, int(sender.db_size * _GROWTH) + _LEAST_GROWTH)
+            if found.get("failed"):
+                workplace.remove(folder)
+                return found
+            where = f"etcd of {run.name}"
+            verification.check(path, where)
+            tools = take.runnable(take.programs(run), folder)
+            revision, _keys = verification.status(path, tools, where, found["acknowledged"])
+        except OSError as error:
+            workplace.remove(folder)
+            raise workplace.unusable(error) from None
+        except BaseException:
+            workplace.remove(folder)
+            raise
+        told = {"file": str(path), "revision": revision, "acknowledged": found["acknowledged"]}
+        return {"changed": False, **told, "beginning": beginning.plain}
+
+    def _taken(self, folder: Path, most: int) -> tuple[Path, dict[str, Any]]:
+        """The file here, and what the host told of it, or why it has none. It goes there whatever happens."""
+        path, reader, found = folder / take.PLAIN, self._reader(), dict[str, Any]()
+        question = on_hosts.question(self.karmada, self.host_name)
+        try:
+            found = self.on_host(
+                "_etcd_snapshot", state="taken", url=question["url"], folder=question["folder"], reader=reader
+            )
+            if not found.get("failed"):
+                self._fetch(path, found["size"], most)
+        finally:
+            # It may have been written though its host did not come to say so.
+            _none, refusal = refusal_of(lambda: self.on_host("_etcd_snapshot", state="absent"))
+            if refusal and not (found.get("failed") and _is_of_lock(refusal)):
+                self._tell_left(refusal)
+        return path, found
+
+    def _reader(self) -> str:
+        """User of the connection, who fetches the file without any right of root's."""
+        named = self._connection.get_option("remote_user") or self._play_context.remote_user
+        if named:
+            return str(named)
+        # Then the SSH configuration here says who logs in.
+        found = self._low_level_execute_command("id -un", sudoable=False)
+        told = str(found.get("stdout") or "").strip()
+        if found.get("rc") or not _USER.fullmatch(told):
+            raise self._refused("it does not tell as whom SSH logs in there")
+        return told
+
+    def _fetch(self, path: Path, size: int, most: int) -> None:
+        """Have the file of the host here, for this user only. Raises ProblemsError if it is not the one it told of."""
+        if size > most:
+            raise self._refused(f"the snapshot has {size >> 20} MiB, and its database had less before")
+        with open(path, "xb", opener=encryption.reader_only):
+            pass
+        with host_bounds.files_up_to(size):
+            # Its name is known here: what a host tells is in no command.
+            self._connection.fetch_file(host_snapshot.path_of(self.karmada.name), str(path))
+        if path.stat().st_size != size:
+            raise self._refused(f"the snapshot came with {path.stat().st_size} of {size} bytes")
+
+    def _tell_left(self, refusal: str) -> None:
+        path, why = host_snapshot.path_of(self.karmada.name), refusal.removeprefix(f"{self.host_name}: ")
+        what = f"{path} may lie there until the next run that changes this host, and is not encrypted: {why}"
+        self.karmada.tell(Problem.warning(what, Reason.HOST_STEP_FAILED, f"host {self.host_name}"))
+
+    def _refused(self, what: str) -> ProblemsError:
+        remedy = "look after this host, and run again"
+        return ProblemsError(Problem(what, f"host {self.host_name}", remedy, reason=Reason.HOST_STEP_FAILED))
+
+
+def _is_of_lock(refusal: str) -> bool:
+    """Return whether a host refused because this run has lost its lock there; then it has written nothing, either."""
+    reason = host_access.reason_of(refusal)
+    return reason is not None and reason.reason is Reason.LOCK_LOST

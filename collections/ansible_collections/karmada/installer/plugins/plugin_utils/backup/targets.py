@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places where backups lie: a directory of this machine or a bucket of S3.
+
+Every place has the same paths: ``<prefix>/<deployment>/<name>/<file>``. A file is never written twice. The record comes
+last and goes first, so a backup whose record is there is whole; what has none is what a killed run has left.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import BinaryIO
+
+from ..document.backups import S3, Directory, Wanted
+from ..problems import Problem, ProblemsError, Reason
+from .encryption import Hashed, Writable, reader_only
+from .record import KEYS, RECORD, SNAPSHOT, StoredFile, is_name
+
+CHUNK = 1 << 20
+#: Age from which a backup without a record belongs to a run that was killed.
+ABANDONED = timedelta(days=1)
+#: Files of a backup in the order in which they are deleted.
+FILES = (RECORD, SNAPSHOT, KEYS)
+_STAMP = re.compile(r"-(\d{8}t\d{6}z)-[0-9a-f]{6}\Z")
+
+
+class Target(ABC):
+    """Place of the backups of one deployment. ``where`` names it for people.
+
+    All methods raise ProblemsError if the place cannot be used.
+    """
+
+    def __init__(self, deployment: str, where: str) -> None:
+        self.deployment = deployment
+        self.where = where
+
+    def names(self) -> list[str]:
+        """Names of the backups that have a record, the oldest first."""
+        return sorted(name for name, files in self._found().items() if RECORD in files)
+
+    def abandoned(self, now: datetime) -> list[str]:
+        """Names that have files and no record, and had the time to get one."""
+        before = now - ABANDONED
+        return sorted(name for name, files in self._found().items() if RECORD not in files and _start_of(name) < before)
+
+    def delete(self, name: str) -> None:
+        """Delete a backup, its record first. Raises ProblemsError if the place refuses, such as by an object lock."""
+        for file in FILES:
+            self._remove(name, file)
+
+    def _found(self) -> dict[str, set[str]]:
+        """Name → its files, of what can be a backup of the deployment; whatever else lies there is nothing of ours."""
+        found: dict[str, set[str]] = {}
+        for name, file in self._entries():
+            if is_name(name, self.deployment):
+                found.setdefault(name, set()).add(file)
+        return found
+
+    @abstractmethod
+    def check(self) -> None:
+        """See whether the place can be written and read, before anything is done for it."""
+
+    @abstractmethod
+    def put(self, name: str, file: str, content: BinaryIO, size: int) -> None:
+        """Store a file of ``size`` bytes under a name that is not taken."""
+
+    @abstractmethod
+    def get(self, name: str, file: str, into: Writable) -> None:
+        """Write the content of a file into another one."""
+
+    @abstractmethod
+    def _entries(self) -> Iterable[tuple[str, str]]:
+        """Name and file of everything below the deployment."""
+
+    @abstractmethod
+    def _remove(self, name: str, file: str) -> None:
+        """Delete one file, if it is there."""
+
+    def close(self) -> None:
+        """Close connections."""
+        return
+
+
+class DirectoryTarget(Target):
+    """Directory of the machine that Ansible runs on."""
+
+    def __init__(self, deployment: str, root: Path, prefix: str) -> None:
+        super().__init__(deployment, str(root / prefix / deployment))
+        self._root = root
+        self._folder = root / prefix / deployment
+
+    def check(self) -> None:
+        """See that the directory is there and ours to write."""
+        if not self._root.is_dir():
+            remedy = "create or mount it, or name another one in the inventory source: backups: ./backups"
+            raise self._problem("there is no such directory", remedy, str(self._root))
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            probe = self._folder / f".probe-{os.getpid()}"
+            with open(probe, "xb", opener=reader_only):
+                pass
+            probe.unlink()
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def put(self, name: str, file: str, content: BinaryIO, size: int) -> None:
+        """Write the file and everything that names it to the disk."""
+        folder = self._folder / name
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._require_room(size)
+            with open(folder / file, "xb", opener=reader_only) as stream:
+                shutil.copyfileobj(content, stream, CHUNK)
+                stream.flush()
+                os.fsync(stream.fileno())
+            for each in (folder, self._folder):
+                descriptor = os.open(each, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+        except FileExistsError:
+            raise self._taken(name, file) from None
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def get(self, name: str, file: str, into: Writable) -> None:
+        """Copy the file."""
+        try:
+            descriptor = os.open(self._folder / name / file, os.O_RDONLY | os.O_NOFOLLOW)
+            with os.fdopen(descriptor, "rb") as stream:
+                shutil.copyfileobj(stream, into, CHUNK)
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _entries(self) -> Iterable[tuple[str, str]]:
+        try:
+            names = [each.name for each in os.scandir(self._folder) if each.is_dir(follow_symlinks=False)]
+            return [(name, each.name) for name in names for each in os.scandir(self._folder / name)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _remove(self, name: str, file: str) -> None:
+        path = self._folder / name / file
+        try:
+            path.unlink(missing_ok=True)
+            if file == FILES[-1]:
+                # What else somebody has put there stays, and its folder with it.
+                with suppress(OSError):
+                    path.parent.rmdir()
+        except OSError as error:
+            raise not_deleted(name, self.where, (error.strerror or str(error)).lower()) from None
+
+    def _require_room(self, size: int) -> None:
+        found = os.statvfs(self._folder)
+        if found.f_bavail * found.f_frsize < size:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def _taken(self, name: str, file: str) -> ProblemsError:
+        remedy = "nothing is overwritten; look who else writes there"
+        return self._problem(f"{name}/{file} is there already", remedy)
+
+    def _unusable(self, error: OSError) -> ProblemsError:
+        remedy = (
+            "free space there" if error.errno == errno.ENOSPC else "let the user who runs Ansible read and write it"
+        )
+        return self._problem((error.strerror or str(error)).lower(), remedy)
+
+    def _problem(self, what: str, remedy: str, where: str = "") -> ProblemsError:
+        return ProblemsError(Problem(what, where or self.where, remedy, reason=Reason.BACKUP_TARGET_UNUSABLE))
+
+
+def opened(
+    wanted: Wanted, deployment: str, directory: str | None, secret: Callable[[str, str], Mapping[str, bytes]]
+) -> Target:
+    """Target of an EtcdBackup. ``directory`` is what the inventory source names; ``secret`` reads a Secret, by its name
+    and the field that names it. Raises ProblemsError if the place is not described completely.
+    """
+    target = wanted.target
+    if isinstance(target, Directory):
+        if directory is None:
+            remedy = "name a directory in the inventory source: backups: ./backups"
+            what = "needs a directory, and the inventory source names none"
+            place = f"{wanted.place}: spec.target.directory"
+            raise ProblemsError(Problem(what, place, remedy, reason=Reason.BACKUP_TARGET_UNUSABLE))
+        return DirectoryTarget(deployment, Path(directory), target.prefix)
+    return _bucket(target, deployment, wanted.place, secret)
+
+
+def read_back(target: Target, name: str, file: str, expected: StoredFile) -> None:
+    """Read a stored file again and compare it with what was written. Raises ProblemsError if it differs."""
+    sink = Hashed()
+    target.get(name, file, sink)
+    if (sink.size, sink.sha256) != (expected.size, expected.sha256):
+        what = f"{name}/{file} does not come back as it was written"
+        remedy = "the store loses or changes data; look after it, and do not rely on what it has"
+        raise ProblemsError(Problem(what, target.where, remedy, reason=Reason.INVALID_BACKUP))
+
+
+def not_deleted(name: str, where: str, why: str) -> ProblemsError:
+    """Error for a backup that stays although it should go."""
+    remedy = "where an object lock holds it, it goes with a later backup; else let the account delete"
+    return ProblemsError(Problem(f"{name} cannot be deleted: {why}", where, remedy, reason=Reason.BACKUP_NOT_DELETED))
+
+
+def _bucket(target: S3, deployment: str, place: str, secret: Callable[[str, str], Mapping[str, bytes]]) -> Target:
+    from .s3 import S3Target  # noqa: PLC0415 - its library takes a second to load
+
+    where = f"{place}: spec.target.s3.secretRef"
+    return S3Target(deployment, target, secret(target.secret, where), where)
+
+
+def _start_of(name: str) -> datetime:
+    found = _STAMP.search(name)
+    try:
+        return datetime.strptime(found[1] if found else "", "%Y%m%dt%H%M%Sz").replace(tzinfo=UTC)
+    except ValueError:
+        # A name that has a form of ours and no moment is not of ours.
+        return datetime.max.replace(tzinfo=UTC)

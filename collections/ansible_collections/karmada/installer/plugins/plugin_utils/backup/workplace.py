@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folder of a run on the machine that Ansible runs on, for what is not encrypted yet, or not any more.
+
+A snapshot is too large for memory, so it lies on the disk, below the cache of the collection, readable by its owner
+only. The folder goes with the step; what a killed run has left there is deleted by the next one on that machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .. import run_process
+from ..artifacts.source import cache_directory
+from ..problems import Problem, ProblemsError, Reason
+from .encryption import reader_only
+
+_HOLDER = "holder"
+_STEM = "run-"
+#: A tenth more than is counted on: what is restored also has a log of its own.
+_MARGIN = 1.1
+
+
+def folder() -> Path:
+    """Parent of the folders of all runs of this user."""
+    return cache_directory().parent / "backups"
+
+
+@contextmanager
+def opened() -> Iterator[Path]:
+    """Empty folder of this step, for its owner only; it is deleted afterwards. Raises ProblemsError."""
+    place = made()
+    try:
+        yield place
+    finally:
+        remove(place)
+
+
+def made() -> Path:
+    """Empty folder of this run for what one step hands to another, which removes it. Raises ProblemsError."""
+    try:
+        folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder().chmod(0o700)
+        sweep()
+        place = Path(tempfile.mkdtemp(prefix=_STEM, dir=folder()))
+        with open(place / _HOLDER, "x", opener=reader_only) as holder:
+            holder.write(run_process.holder_identity(run_process.main_pid()))
+    except OSError as error:
+        raise unusable(error) from None
+    return place
+
+
+def remove(place: Path) -> None:
+    """Delete a folder that ``made`` has made, and nothing else: its name may have come by a variable."""
+    if place.parent == folder() and place.name.startswith(_STEM):
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def sweep() -> list[Path]:
+    """Delete the folders of runs that are dead; returns them."""
+    swept = []
+    for each in folder().glob(f"{_STEM}*"):
+        try:
+            holder = (each / _HOLDER).read_text()
+        except OSError:
+            # Another run is about to write it, or has just deleted it.
+            continue
+        if run_process.holder_is_dead(holder):
+            shutil.rmtree(each, ignore_errors=True)
+            swept.append(each)
+    return swept
+
+
+def require_room(place: Path, size: float) -> None:
+    """Raise ProblemsError if a folder has no room for so many bytes."""
+    found = os.statvfs(place)
+    free = found.f_bavail * found.f_frsize
+    if free < size * _MARGIN:
+        what = f"{int(size * _MARGIN) >> 20} MiB are needed, and {free >> 20} MiB are free"
+        remedy = "free space there; XDG_CACHE_HOME in the environment names another place"
+        raise ProblemsError(Problem(what, str(place), remedy, reason=Reason.LOCAL_FILE_UNUSABLE))
+
+
+def unusable(error: OSError) -> ProblemsError:
+    """Error for a folder that cannot be used."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = (
+        f"{'free space there' if full else 'make it writable'}; XDG_CACHE_HOME in the environment names another place"
+    )
+    what = f"what a backup is made of cannot be kept: {(error.strerror or str(error)).lower()}"
+    return ProblemsError(Problem(what, str(folder()), remedy, reason=Reason.LOCAL_FILE_UNUSABLE))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EtcdBackups of a control plane: those that stand beside its document, or are objects in its namespace.
+
+In addition to what all such documents have to fulfil (``companions``), its schedule has to come. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ..problems import Problem
+from . import companions, crd
+from .object_kind import ObjectKind, invalid, name_of, where
+from .schedule import Schedule, schedule_of
+
+KIND = "EtcdBackup"
+PLURAL = "etcdbackups"
+BACKUP = ObjectKind(KIND, "etcdbackups.yaml")
+#: A schedule either comes in these years or never; any moment would do.
+_SOME_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Numbers of hours, days and weeks, of those that have a backup, that keep one."""
+
+    hourly: int
+    daily: int
+    weekly: int
+
+
+@dataclass(frozen=True)
+class S3:
+    """A bucket. ``endpoint`` is empty for AWS, ``prefix`` for the bucket's root; ``secret`` names a Secret."""
+
+    bucket: str
+    endpoint: str
+    region: str
+    prefix: str
+    secret: str
+
+
+@dataclass(frozen=True)
+class Directory:
+    """The directory of the inventory source; ``prefix`` is a path below it, or empty."""
+
+    prefix: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One EtcdBackup, valid and with all defaults. ``name`` is that of the series of its backups."""
+
+    name: str
+    recipients: tuple[str, ...]
+    schedule: Schedule
+    suspended: bool
+    target: S3 | Directory
+    retention: Retention
+
+    @classmethod
+    def of(cls, written: Mapping[str, Any]) -> Wanted:
+        """Content of a document that ``resolved`` has returned."""
+        asked = written["spec"]
+        return cls(
+            name=written["metadata"]["name"],
+            recipients=tuple(asked["recipients"]),
+            schedule=schedule_of(asked.get("schedule", ""), asked.get("interval", "")),
+            suspended=asked["suspend"],
+            target=_target(asked["target"]),
+            retention=Retention(**asked["retention"]),
+        )
+
+    @property
+    def place(self) -> str:
+        """The document in messages; the path of a field follows it."""
+        return f"{KIND} {self.name}"
+
+
+def beside(documents: Iterable[Any], deployment: Mapping[str, Any], source: str = "") -> list[dict[str, Any]]:
+    """EtcdBackups among the documents of a text, resolved. Raises ProblemsError with all problems."""
+    return resolved(companions.of_kind(BACKUP, documents), deployment, source)
+
+
+def of_objects(objects: Iterable[Mapping[str, Any]], deployment: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """EtcdBackups of this control plane among the objects of a namespace, resolved. Raises ProblemsError."""
+    return resolved(companions.that_name(objects, deployment), deployment)
+
+
+def names_of_objects(objects: Iterable[Mapping[str, Any]], deployment: Mapping[str, Any]) -> list[str]:
+    """Their names in order, also of those that are not valid."""
+    return sorted(name_of(each) for each in companions.that_name(objects, deployment))
+
+
+def resolved(
+    documents: Iterable[Mapping[str, Any]], deployment: Mapping[str, Any], source: str = ""
+) -> list[dict[str, Any]]:
+    """Documents with all defaults, in the order of their names. Raises ProblemsError with all problems."""
+    return companions.resolved(BACKUP, documents, deployment, source, _never_comes)
+
+
+def _never_comes(written: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    """Problem of a schedule that no day of the calendar meets, which no schema can tell."""
+    schedule = schedule_of(written["spec"].get("schedule", ""), written["spec"].get("interval", ""))
+    if schedule.after(_SOME_MOMENT) is None:
+        yield invalid(
+            f"{crd.shown(written['spec']['schedule'])} never comes",
+            where(place, ("spec", "schedule")),
+            "Write days that the months have, and ranges from the lower number to the higher one.",
+        )
+
+
+def _target(given: Mapping[str, Any]) -> S3 | Directory:
+    if "s3" not in given:
+        return Directory(given["directory"].get("prefix", ""))
+    found = given["s3"]
+    return S3(
+        bucket=found["bucket"],
+        endpoint=found.get("endpoint", ""),
+        region=found["region"],
+        prefix=found.get("prefix", ""),
+        secret=found["secretRef"]["name"],
+    )

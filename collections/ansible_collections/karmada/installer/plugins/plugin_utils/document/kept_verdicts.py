@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""File in which a run leaves which rules held for what they saw, so that the next one need not evaluate them again.
+
+To evaluate the ten rules that a small document needs takes a sixth of a run that finds nothing to do, nearly all of it
+for the parser of CEL. The file has digests only; one that no run of this version and its libraries has written, or
+that others may write, counts for nothing. Without it a run takes longer, and decides the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from .. import private_file
+from . import cel_rules
+
+#: Digests that are kept; a document needs some tens.
+_MOST = 2000
+
+
+def file() -> Path:
+    """Path of the file on the machine that runs Ansible."""
+    return private_file.cache_folder() / "rules"
+
+
+@contextmanager
+def used() -> Iterator[None]:
+    """Know what held in earlier runs, and leave what held now. What goes wrong with the file is no matter."""
+    with suppress(OSError, RuntimeError):
+        cel_rules.HELD.update(_read(file()))
+    known = len(cel_rules.HELD)
+    yield
+    if len(cel_rules.HELD) > known:
+        with suppress(OSError, RuntimeError):
+            private_file.write(file(), "\n".join([_fingerprint(), *sorted(cel_rules.HELD)[:_MOST]]))
+
+
+def _read(path: Path) -> set[str]:
+    with path.open(encoding="ascii", errors="replace") as stream:
+        found = os.fstat(stream.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            return set()
+        lines = stream.read(_MOST * 100).split("\n")
+    return set(lines[1:]) if lines[0] == _fingerprint() else set()
+
+
+def _fingerprint() -> str:
+    """Digest of all that decides what a rule says, beside the rule and what it sees."""
+    here = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("c*.py"))]
+    library = find_spec("celpy")
+    there = Path(library.origin).stat() if library and library.origin else None
+    return hashlib.sha256(b"\0".join([*here, repr(there and (library, there.st_mtime_ns)).encode()])).hexdigest()

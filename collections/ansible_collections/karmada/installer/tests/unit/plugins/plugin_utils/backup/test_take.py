@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a snapshot of a member has to have; how a whole backup is taken is in the contract tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, take, verification
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Purpose
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Wanted
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from ansible_collections.karmada.installer.tests.unit.plugins.action.test_backup import document
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+
+
+class Etcd:
+    """Three members; the follower lags behind until it is asked for what a majority has acknowledged."""
+
+    def __init__(self) -> None:
+        self.url, self.asked = "", list[tuple[str, str]]()
+
+    def status(self) -> list[EndpointStatus]:
+        return [
+            EndpointStatus(f"https://{name}:2379", healthy=True, version="3.6.16", leader=name == "a", revision=at)
+            for name, at in (("a", 90), ("b", 40), ("c", 40))
+        ]
+
+    def at(self, url: str) -> Etcd:
+        self.url = url
+        return self
+
+    def revision(self) -> int:
+        self.asked.append(("revision", self.url))
+        return 90
+
+    def snapshot(self, into: BinaryIO) -> None:
+        self.asked.append(("snapshot", self.url))
+        into.write(b"database")
+
+
+def test_a_follower_catches_up_before_it_sends_and_a_snapshot_that_is_older_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    etcd = Etcd()
+    monkeypatch.setattr(access, "connect", lambda _run: etcd)
+    monkeypatch.setattr(access, "names", lambda _run: {})
+    monkeypatch.setattr(take, "programs", lambda _run: Programs(tmp_path / "etcd", tmp_path / "etcdutl"))
+    for name in ("etcd", "etcdutl"):
+        (tmp_path / name).write_text("")
+    monkeypatch.setattr(verification, "check", lambda *_: "digest")
+    monkeypatch.setattr(verification, "_run", lambda *_: '{"revision": 40, "totalKey": 3}')
+    run = fake_run(samples.document({}), FakeCluster("host"), stored=samples.state(backup_key=record.new_signing_key()))
+    wanted = Wanted.of(backups.resolved([document()], run.deployment)[0])
+    (tmp_path / "backups").mkdir()
+    with pytest.raises(ProblemsError, match="revision 40, and the member had revision 90 before") as caught:
+        take.backup(run, wanted, DirectoryTarget("prod", tmp_path / "backups", ""), Purpose.SCHEDULED)
+    assert caught.value.problems[0].reason is Reason.INVALID_BACKUP
+    assert [each for each, _ in etcd.asked] == ["revision", "snapshot"]
+    assert {url for _, url in etcd.asked} <= {"https://b:2379", "https://c:2379"}

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A directory as the place of backups; a bucket has the same promises, which the contract tests show."""
+
+from __future__ import annotations
+
+import errno
+import io
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, targets
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import KEYS, RECORD, SNAPSHOT, StoredFile
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import S3, Directory, Retention, Wanted
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from botocore.stub import Stubber
+
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
+
+
+def name_at(start: datetime, deployment: str = "prod") -> str:
+    return record.new_name(deployment, start, "1f3a9c")
+
+
+NAME = name_at(NOW)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> DirectoryTarget:
+    found = DirectoryTarget("prod", tmp_path, "site-a")
+    found.check()
+    return found
+
+
+def put(target: targets.Target, name: str = NAME, *files: str, content: bytes = b"content") -> None:
+    for file in files or (SNAPSHOT, KEYS, RECORD):
+        target.put(name, file, io.BytesIO(content), len(content))
+
+
+def told(error: pytest.ExceptionInfo[ProblemsError]) -> str:
+    (problem,) = error.value.problems
+    assert problem.reason is Reason.BACKUP_TARGET_UNUSABLE
+    return str(problem)
+
+
+def test_what_is_stored_comes_back_and_is_the_owners_alone(target: DirectoryTarget, tmp_path: Path) -> None:
+    put(target)
+    sink = io.BytesIO()
+    target.get(NAME, SNAPSHOT, sink)
+    assert sink.getvalue() == b"content"
+    assert target.names() == [NAME]
+    folder = tmp_path / "site-a" / "prod" / NAME
+    assert {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()} == dict.fromkeys(
+        (SNAPSHOT, KEYS, RECORD), 0o600
+    )
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_without_a_record_it_does_not_exist(target: DirectoryTarget) -> None:
+    put(target, NAME, SNAPSHOT, KEYS)
+    assert target.names() == []
+    assert target.abandoned(NOW) == []
+    assert target.abandoned(NOW + timedelta(days=2)) == [NAME]
+    put(target, NAME, RECORD)
+    assert target.names() == [NAME]
+    assert target.abandoned(NOW + timedelta(days=2)) == []
+
+
+def test_nothing_is_overwritten(target: DirectoryTarget, tmp_path: Path) -> None:
+    put(target)
+    with pytest.raises(ProblemsError) as error:
+        put(target, NAME, SNAPSHOT, content=b"other")
+    assert "is there already" in told(error)
+    assert (tmp_path / "site-a" / "prod" / NAME / SNAPSHOT).read_bytes() == b"content"
+
+
+def test_the_record_goes_first(target: DirectoryTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(target)
+    removed: list[str] = []
+    monkeypatch.setattr(target, "_remove", lambda _name, file: removed.append(file))
+    target.delete(NAME)
+    assert removed[0] == RECORD
+    assert sorted(removed) == sorted((RECORD, SNAPSHOT, KEYS))
+
+
+def test_what_goes_is_gone_with_its_folder(target: DirectoryTarget, tmp_path: Path) -> None:
+    put(target)
+    target.delete(NAME)
+    target.delete(NAME)
+    assert list((tmp_path / "site-a" / "prod").iterdir()) == []
+
+
+def test_what_others_put_there_is_left_alone(target: DirectoryTarget, tmp_path: Path) -> None:
+    folder = tmp_path / "site-a" / "prod"
+    (folder / "notes").mkdir()
+    (folder / "notes" / RECORD).write_text("{}")
+    (folder / "README").write_text("mine")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / RECORD).write_text("{}")
+    (folder / name_at(NOW + timedelta(hours=1))).symlink_to(elsewhere)
+    put(target)
+    (folder / NAME / "mine.txt").write_text("mine")
+    assert target.names() == [NAME]
+    target.delete(NAME)
+    assert [each.name for each in (folder / NAME).iterdir()] == ["mine.txt"]
+    assert DirectoryTarget("stage", tmp_path, "site-a").names() == []
+
+
+def test_a_link_is_neither_read_nor_written(target: DirectoryTarget, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    folder = tmp_path / "site-a" / "prod" / NAME
+    folder.mkdir(mode=0o700)
+    (folder / SNAPSHOT).symlink_to(secret)
+    with pytest.raises(ProblemsError):
+        target.get(NAME, SNAPSHOT, io.BytesIO())
+    with pytest.raises(ProblemsError):
+        put(target, NAME, SNAPSHOT)
+    assert secret.read_text() == "secret"
+
+
+def test_a_name_that_is_no_moment_is_never_deleted(target: DirectoryTarget) -> None:
+    put(target, "prod-99999999t999999z-1f3a9c", SNAPSHOT)
+    assert target.abandoned(NOW + timedelta(days=9999)) == []
+
+
+def test_a_directory_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(ProblemsError) as error:
+        DirectoryTarget("prod", tmp_path / "mounted", "").check()
+    assert "there is no such directory. create or mount it" in told(error)
+    assert not (tmp_path / "mounted").exists()
+
+
+def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site-a").write_text("a file")
+    with pytest.raises(ProblemsError) as error:
+        DirectoryTarget("prod", tmp_path, "site-a").check()
+    assert "not a directory" in told(error)
+
+
+def test_no_room_is_told_before_anything_is_written(target: DirectoryTarget, tmp_path: Path) -> None:
+    with pytest.raises(ProblemsError) as error:
+        target.put(NAME, SNAPSHOT, io.BytesIO(b"x"), 1 << 62)
+    assert "no space left on device. free space there" in told(error)
+    assert not (tmp_path / "site-a" / "prod" / NAME / SNAPSHOT).exists()
+
+
+def test_what_comes_back_otherwise_is_told(target: DirectoryTarget) -> None:
+    put(target)
+    expected = StoredFile(7, record.digest(b"content"), 0, "")
+    targets.read_back(target, NAME, SNAPSHOT, expected)
+    for other in (StoredFile(8, expected.sha256, 0, ""), StoredFile(7, "0" * 64, 0, "")):
+        with pytest.raises(ProblemsError, match="does not come back as it was written"):
+            targets.read_back(target, NAME, SNAPSHOT, other)
+
+
+def test_what_cannot_be_deleted_is_told_as_such(target: DirectoryTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(target)
+
+    def refuse(_path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(ProblemsError, match="cannot be deleted: operation not permitted") as error:
+        target.delete(NAME)
+    assert error.value.problems[0].reason is Reason.BACKUP_NOT_DELETED
+
+
+# -- which target ------------------------------------------------------------------------------------------------------
+
+
+def wanted(target: S3 | Directory) -> Wanted:
+    return Wanted("nightly", (), schedule_of("", ""), False, target, Retention(24, 7, 4))
+
+
+def no_secret(_name: str, _where: str) -> dict[str, bytes]:
+    raise AssertionError("no Secret was named")
+
+
+def test_a_directory_is_that_of_the_inventory_source(tmp_path: Path) -> None:
+    found = targets.opened(wanted(Directory("site-a")), "prod", str(tmp_path), no_secret)
+    assert found.where == f"{tmp_path}/site-a/prod"
+    with pytest.raises(ProblemsError) as error:
+        targets.opened(wanted(Directory("")), "prod", None, no_secret)
+    assert "EtcdBackup nightly: spec.target.directory: needs a directory" in told(error)
+    assert "backups: ./backups" in str(error.value)
+
+
+@pytest.mark.parametrize("secret", [{}, {"accessKeyID": b"me"}, {"accessKeyID": b" ", "secretAccessKey": b"x"}])
+def test_an_account_that_is_not_whole_is_told(secret: dict[str, bytes]) -> None:
+    bucket = S3("backups", "https://s3.example.com", "us-east-1", "", "store")
+    with pytest.raises(ProblemsError) as error:
+        targets.opened(wanted(bucket), "prod", None, lambda _name, _where: secret)
+    (problem,) = error.value.problems
+    assert problem.reason is Reason.INVALID_SECRET
+    assert problem.where == "EtcdBackup nightly: spec.target.s3.secretRef"
+    assert "secretAccessKey" in str(problem)
+
+
+def test_nothing_of_the_users_own_settings_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile that is not there is an error of the library, and a URL in the environment would lead elsewhere."""
+    (tmp_path / "config").write_text("[default]\nregion = eu-south-9\nendpoint_url = http://192.0.2.1\n")
+    for name, value in {
+        "AWS_PROFILE": "absent",
+        "AWS_CONFIG_FILE": str(tmp_path / "config"),
+        "AWS_ENDPOINT_URL": "http://192.0.2.1",
+        "AWS_ACCESS_KEY_ID": "theirs",
+        "AWS_SECRET_ACCESS_KEY": "theirs",
+        "AWS_DEFAULT_REGION": "eu-south-9",
+    }.items():
+        monkeypatch.setenv(name, value)
+    account = {"accessKeyID": b"ours\n", "secretAccessKey": b"secret\n"}
+    bucket = S3("backups", "https://s3.example.com:9000/", "us-west-2", "a/b", "store")
+    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account)
+    assert target.where == "s3://backups/a/b/prod/"
+    meta = target._client.meta
+    assert (meta.endpoint_url.rstrip("/"), meta.region_name) == ("https://s3.example.com:9000", "us-west-2")
+    assert target._client._request_signer._credentials.access_key == "ours"
+    target.close()
+    bucket = S3("backups", "", "us-west-2", "", "store")
+    target = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account)
+    assert target._client.meta.endpoint_url == "https://s3.us-west-2.amazonaws.com"
+    target.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "part"),
+    [
+        ("AccessDenied", Reason.BACKUP_NOT_DELETED, "cannot be deleted: DeleteObject: no (AccessDenied)"),
+        ("InvalidRequest", Reason.BACKUP_NOT_DELETED, "an object lock"),
+    ],
+)
+def test_a_bucket_that_lets_nothing_go(code: str, reason: Reason, part: str) -> None:
+    account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
+    bucket = S3("backups", "https://s3.example.com", "us-west-2", "", "store")
+    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account)
+    with Stubber(target._client) as stub:
+        stub.add_client_error("delete_object", code, "no", 403)
+        with pytest.raises(ProblemsError) as error:
+            target.delete(NAME)
+    target.close()
+    (problem,) = error.value.problems
+    assert problem.reason is reason
+    assert part in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("AccessDenied", "let the account of the Secret list, read, write and delete"),
+        ("NoSuchBucket", "create the bucket"),
+        ("InvalidAccessKeyId", "put a valid key"),
+        ("QuotaExceeded", "make room in the store"),
+        ("Odd", "look what the store says"),
+    ],
+)
+def test_answers_of_a_bucket_have_remedies(code: str, remedy: str) -> None:
+    account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
+    bucket = S3("backups", "https://s3.example.com", "us-west-2", "", "store")
+    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account)
+    with Stubber(target._client) as stub:
+        stub.add_client_error("put_object", code, "no", 403)
+        with pytest.raises(ProblemsError) as error:
+            target.check()
+    target.close()
+    assert remedy in told(error)
