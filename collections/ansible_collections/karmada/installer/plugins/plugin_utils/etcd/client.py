@@ -16,22 +16,24 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
-from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests, etcd_snapshot
 from urllib3.util.ssltransport import SSLTransport
 
 from ..encoding import base64_text
 from ..kube.errors import ApiError, explain
 from ..kube.kubeconfig import load_client_certificate, tls_context
+from . import raft_snapshot
 
 CONNECT_SECONDS = 5.0
 _MAX_BYTES = 4 * 1024 * 1024
+_PIECE = 256 * 1024
 _ALARM = re.compile(r"alarm:([A-Z]+)")
 #: Errors that say nothing about etcd, only about the network between: others may reach it.
 _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ETIMEDOUT})
@@ -179,12 +181,67 @@ class EtcdClient:
         """Give the free space of one member (``at``) back to its disk, while it answers nobody. Raises EtcdError."""
         etcd_requests.defragment(self._ask_for)
 
+    def snapshot(self, into: BinaryIO) -> etcd_snapshot.Received:
+        """Write the database of one member (``at``) into a file, while it answers others.
+
+        Raises EtcdError, and OSError if the file cannot be written.
+        """
+        (url,) = self.urls
+        with self._connected(url, etcd_snapshot.SILENT_SECONDS) as connection:
+            try:
+                _send(connection, "POST", etcd_snapshot.PATH, "{}")
+                response = connection.getresponse()
+            except (OSError, http.client.HTTPException, ApiError) as error:
+                raise EtcdError(_cause_of_failure(error), explain(error, url)[0]) from None
+            if response.status != http.client.OK:
+                found = _mapping(response.read(_MAX_BYTES)) or {}
+                message = str(found.get("message") or found.get("error") or f"HTTP {response.status}")
+                raise EtcdError(_cause_of(message), f"it answers: {message}")
+            try:
+                return etcd_snapshot.receive(cast(BinaryIO, _Answer(response)), into)
+            except etcd_snapshot.SnapshotError as error:
+                raise EtcdError(Cause.WRONG, str(error)) from None
+
+    def deliver(self, file: BinaryIO, size: int, to: EndpointStatus) -> None:
+        """Have one member (``at``, by its peer URL) keep a file as ``raft_snapshot.FILE``; ``to`` is its status.
+
+        The client's certificate is that of a peer. Raises EtcdError, and OSError if the file cannot be read.
+        """
+        (url,) = self.urls
+        head = raft_snapshot.head(to.member_id)
+        headers = {
+            "Content-Length": str(len(head) + size),
+            "X-Etcd-Cluster-ID": to.cluster_id,
+            # Whom it would not understand it refuses.
+            "X-Server-Version": to.version,
+            "X-Min-Cluster-Version": to.version,
+        }
+        with self._connected(url, etcd_snapshot.SILENT_SECONDS) as connection:
+            try:
+                connection.request("POST", raft_snapshot.PATH, _Sent(head, file), headers)
+                response = connection.getresponse()
+                said = response.read(_MAX_BYTES).decode(errors="replace").strip()
+            except (ConnectionError, TimeoutError, ssl.SSLError, http.client.HTTPException, ApiError) as error:
+                raise EtcdError(Cause.UNREACHED, explain(error, url)[0]) from None
+            if response.status != http.client.NO_CONTENT:
+                raise EtcdError(Cause.WRONG, f"it does not keep the file (HTTP {response.status}): {said}")
+
     # -- keys --------------------------------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> Found | None:
         """One key, by a linearizable read. Raises EtcdError."""
         found = self._ask("/v3/kv/range", {"key": base64_text(key)}).get("kvs") or []
         return Found(key, base64.b64decode(found[0].get("value", ""))) if found else None
+
+    def names_below(self, prefix: bytes) -> list[str]:
+        """Keys that begin with ``prefix``, without it and without their values. Raises EtcdError."""
+        request = {"key": base64_text(prefix), "range_end": base64_text(range_end(prefix)), "keys_only": True}
+        found = self._ask("/v3/kv/range", request).get("kvs") or []
+        return [base64.b64decode(each["key"]).removeprefix(prefix).decode(errors="replace") for each in found]
+
+    def revision(self) -> int:
+        """Newest revision that a majority has acknowledged, which the asked member has then. Raises EtcdError."""
+        return etcd_requests.acknowledged(self._ask_for)
 
     def count_below(self, prefix: bytes) -> int:
         """Number of keys that begin with ``prefix``, by a linearizable read. Raises EtcdError."""
@@ -264,23 +321,58 @@ class EtcdClient:
         raise EtcdError(Cause.WRONG, f"what answers there is not etcd (HTTP {status} for {path})")
 
     def _exchange(self, url: str, method: str, path: str, body: str | None, seconds: float) -> tuple[int, bytes]:
+        with self._connected(url, seconds) as connection:
+            try:
+                _send(connection, method, path, body)
+                response = connection.getresponse()
+                return response.status, response.read(_MAX_BYTES)
+            except (OSError, http.client.HTTPException, ApiError) as error:
+                raise EtcdError(_cause_of_failure(error), explain(error, url)[0]) from None
+
+    @contextlib.contextmanager
+    def _connected(self, url: str, seconds: float) -> Iterator[http.client.HTTPSConnection]:
+        """Connection to the member of a URL, whose silence may last so long; closed at the end. Raises EtcdError."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         connection = http.client.HTTPSConnection(host, parts.port, timeout=CONNECT_SECONDS, context=self._tls)
         try:
-            if self._dial:
-                transport = SSLTransport(self._dial(url, CONNECT_SECONDS), self._tls, host)
-                connection.sock = transport  # as much of a socket as http.client needs
-            else:
-                connection.connect()
-            connection.sock.settimeout(seconds)
-            _send(connection, method, path, body)
-            response = connection.getresponse()
-            return response.status, response.read(_MAX_BYTES)
-        except (OSError, http.client.HTTPException, ApiError) as error:
-            raise EtcdError(_cause_of_failure(error), explain(error, url)[0]) from None
+            try:
+                if self._dial:
+                    transport = SSLTransport(self._dial(url, CONNECT_SECONDS), self._tls, host)
+                    connection.sock = transport  # as much of a socket as http.client needs
+                else:
+                    connection.connect()
+                connection.sock.settimeout(seconds)
+            except (OSError, http.client.HTTPException, ApiError) as error:
+                raise EtcdError(_cause_of_failure(error), explain(error, url)[0]) from None
+            yield connection
         finally:
             connection.close()
+
+
+class _Sent:
+    """Body of a request: a head, then a file."""
+
+    def __init__(self, head: bytes, file: BinaryIO) -> None:
+        self._head, self._file = head, file
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._head
+        while piece := self._file.read(_PIECE):
+            yield piece
+
+
+class _Answer:
+    """Answer that is read line by line; a connection that breaks is an EtcdError, and no error of a file of ours."""
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
+
+    def readline(self, limit: int = -1) -> bytes:
+        try:
+            return self._response.readline(limit)
+        except (OSError, http.client.HTTPException, ApiError) as error:
+            raise EtcdError(Cause.UNREACHED, f"the connection breaks: {str(error) or type(error).__name__}") from None
 
 
 def endpoint_status(url: str, found: Mapping[str, Any]) -> EndpointStatus:

@@ -105,7 +105,7 @@ def assess(seen: Sequence[Seen], *, asked_in_place: bool = True, works: int | No
         return Health(False, reason, message, tuple(seen), findings, behind)
     told = f"{number_of(len(seen), 'member')} of one cluster, with a leader and no alarm"
     compared = [each.hash for each in seen if each.hash]
-    if len(compared) == len(seen) > 1:
+    if len(compared) == len(seen) > 1 and len(set(compared)) == 1:
         told += f", equal at revision {compared[0].revision}"
     return Health(True, "AllHealthy", told, tuple(seen), findings, behind)
 
@@ -213,13 +213,13 @@ def _same_cluster(one: Seen, other: Seen) -> bool:
 
 
 def _of_contents(answered: Sequence[Seen]) -> Iterable[_Finding]:
-    """Hashes that differ at one revision of one cluster."""
-    groups: dict[tuple[str, int], dict[int, list[str]]] = {}
+    """Hashes that differ at one revision of one cluster, over what the same compaction has left."""
+    groups: dict[tuple[str, int, int], dict[int, list[str]]] = {}
     for each in answered:
         if each.hash:
-            at = (each.status.cluster_id, each.hash.revision)
+            at = (each.status.cluster_id, each.hash.revision, each.hash.compacted)
             groups.setdefault(at, {}).setdefault(each.hash.value, []).append(each.name)
-    for (_, revision), by_hash in sorted(groups.items()):
+    for (_, revision, _), by_hash in sorted(groups.items()):
         if len(by_hash) > 1:
             told = "; ".join(f"{', '.join(names)} has {value:08x}" for value, names in sorted(by_hash.items()))
             yield _finding(

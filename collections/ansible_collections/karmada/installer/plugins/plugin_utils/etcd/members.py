@@ -12,35 +12,37 @@ from ansible_collections.karmada.installer.plugins.module_utils import etcd_requ
 
 from ..api_object import Object
 from ..components.state import EtcdMemberState, EtcdState
-from ..components.table import ETCD, pod_components
+from ..components.table import ETCD
 from ..kube.apply import Change
 from ..kube.errors import Conflict
 from ..kube.objects import Ref
 from ..kube.progress import Progress
 from ..kube.readiness import reason_not_ready
-from ..kube.wait import wait_until
 from ..problems import Problem, ProblemsError, Reason
 from ..render import cluster_layout
 from ..run.run import Run
-from . import patience
+from . import clients, nodes, patience
 from . import plan_types as steps
 from .client import EtcdClient, EtcdError
 from .members_seen import Look, are_ours, look
-from .members_wanted import free_nodes, ids_of, without_node
+from .members_wanted import ids_of
 from .plan import next_step
 
 
-def bring_about(run: Run, timeout: float, replace_names: Collection[str] = ()) -> list[Change]:
+def bring_about(
+    run: Run, timeout: float, replace_names: Collection[str] = (), abandoned_nodes: Collection[str] = ()
+) -> list[Change]:
     """Bring the members to those of the document; returns the changes, made or, in check mode, predicted.
 
-    ``timeout`` is in seconds, for each member. Raises ProblemsError if there is no safe step, or if one does not come
-    to its end.
+    ``timeout`` is in seconds, for each member; ``abandoned_nodes`` are given up, with the data there. Raises
+    ProblemsError if there is no safe step, or if one does not come to its end.
     """
     if not are_ours(run) or not run.state.etcd.bootstrapped:
         return []
     if run.check:
-        return _predicted(run, replace_names)
-    return _Change(run, timeout, replace_names).made()
+        return _predicted(run, {*replace_names, *nodes.members_without(run, abandoned_nodes)})
+    nodes.give_up(run, abandoned_nodes)
+    return _Change(run, timeout, {*replace_names, *nodes.members_without(run)}).made()
 
 
 def move_leader(run: Run, look: Look, step: steps.MoveLeader) -> None:
@@ -123,7 +125,7 @@ class _Change:
                 case steps.Start(name, identity):
                     return self._start(name, identity)
                 case steps.ClientsFollow():
-                    self._clients_follow()
+                    self.changes += clients.follow(self.run, self.timeout)
                 case steps.Stop(name):
                     self._stop(name)
                 case steps.Add(name):
@@ -167,17 +169,23 @@ class _Change:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def _decide(self, name: str) -> None:
-        run, etcd = self.run, self.run.state.etcd
+        run, node = self.run, self._node_for(name)
         with run.writing(f"decide to add a member {name} to etcd"):
             etcd = run.state.etcd
-            ordinal = int(name.rpartition("-")[2])
-            if etcd.storage == "hostPath" and ordinal >= len(etcd.nodes):
-                if problem := without_node(run, cluster_layout.etcd_pod_names(run.instance)):
-                    raise ProblemsError(problem)
-                etcd = replace(etcd, nodes=(*etcd.nodes, free_nodes(run, etcd)[0]))
+            if node:
+                etcd = etcd.with_node(nodes.ordinal(name), node)
             _save(run, etcd.with_member(EtcdMemberState(name, coming=True)))
 
+    def _node_for(self, name: str) -> str:
+        """Node for a member that needs one and has none; else empty."""
+        if not nodes.lost(self.run.state.etcd, name):
+            return ""
+        return nodes.for_member(self.run, name, cluster_layout.etcd_pod_names(self.run.instance), self.timeout)
+
     def _add(self, name: str) -> None:
+        if nodes.lost(self.run.state.etcd, name):
+            # The node that it was decided on for was given up since.
+            self._decide(name)
         self.run.say(f"etcd: adding {name}")
         with self.run.writing(f"add a member {name} to etcd"):
             answer = self.look.client.add_learner(self.look.seen.peer_urls[name])
@@ -205,44 +213,13 @@ class _Change:
                 # In conflict: its controller has another one by now, which is what is wanted.
                 self.run.host_cluster.delete("v1", "Pod", name, self.run.namespace, uid=record.former)
             return f"member {name} is started anew"
-        return f"member {name} has not started yet" + (f": {why}" if pod and (why := reason_not_ready(pod)) else "")
+        why = reason_not_ready(pod) if pod else ""
+        return f"member {name} has not started yet" + (f": {why}" if why else "")
 
     def _stop(self, name: str) -> None:
         with self.run.writing(f"stop what ran as the member {name} of etcd"):
             _save(self.run, self.run.state.etcd.without_member(name))
         self.changes += self._apply_etcd(f"stop what ran as the member {name} of etcd")
-
-    def _clients_follow(self) -> None:
-        """Have everything that connects to etcd connect to the members that stay."""
-        run = self.run
-        names = [
-            each.name
-            for each in pod_components(run.spec)
-            if any(call.component == ETCD.name for call in each.calls) and each is not ETCD
-        ]
-        there = [name for name in names if run.host_cluster.get(*run.workload(name))]
-        run.say("etcd: its clients connect to the members that stay")
-        self.changes += _real(run.apply_to_host_cluster("have etcd's clients follow", lambda: run.workloads(there)))
-        wait_until(run.host_cluster, [run.workload(name) for name in there], timeout=self.timeout, progress=run.say)
-        self._wait_for_former_pods(there)
-
-    def _wait_for_former_pods(self, names: Sequence[str]) -> None:
-        """Wait until the pods before are gone: while they stop they serve, and ask the members that they know."""
-        run, began, progress = self.run, time.monotonic(), self._progress()
-        selectors = [run.instance.pod_selector(name) for name in names]
-        while True:
-            pods = [
-                each
-                for labels in selectors
-                for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=labels)
-            ]
-            stopping = [each["metadata"]["name"] for each in pods if each["metadata"].get("deletionTimestamp")]
-            if not stopping:
-                return
-            if time.monotonic() - began > self.timeout:
-                raise ProblemsError(self._not_in_time(f"{', '.join(stopping)} should be gone, and are still stopping"))
-            progress.tell(f"etcd: {len(stopping)} former pods of its clients are stopping", time.monotonic())
-            time.sleep(patience.LOOK_SECONDS)
 
     def _apply_etcd(self, step: str, without: str = "") -> list[Change]:
         def objects() -> list[Object]:

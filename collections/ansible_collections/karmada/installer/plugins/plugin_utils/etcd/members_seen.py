@@ -15,6 +15,7 @@ from ..kube.port_forward import ForwardedSocket, Forwarder
 from ..pki.files import ETCD_CLIENT_CERTIFICATE, certificate_files
 from ..render import cluster_layout
 from ..run.run import Run
+from . import nodes
 from . import plan_types as steps
 from .client import EndpointStatus, EtcdClient, EtcdError
 
@@ -69,7 +70,7 @@ def look(run: Run) -> Look:
     every = {*names, *(each.name for each in etcd.members), *cluster_layout.etcd_pod_names(run.instance)}
     seen = steps.Seen(
         members=members,
-        known=tuple(_known(each, volumes, healthy, listed) for each in etcd.members),
+        known=tuple(_known(each, volumes, healthy, listed, nodes.lost(etcd, each.name)) for each in etcd.members),
         peer_urls={name: cluster_layout.etcd_pod(run.instance, name).peer_url for name in every},
         clients=_clients(run),
         answering=frozenset(name for name, each in zip(names, found, strict=True) if each.cause is None),
@@ -102,11 +103,17 @@ def _member(listed: etcd_requests.Member, status: EndpointStatus | None) -> step
 
 
 def _known(
-    record: EtcdMemberState, volumes: Mapping[str, str], healthy: Collection[str], listed: etcd_requests.Members | None
+    record: EtcdMemberState,
+    volumes: Mapping[str, str],
+    healthy: Collection[str],
+    listed: etcd_requests.Members | None,
+    without_node: str,
 ) -> steps.Known:
-    """Member on record. Its data is lost if its volume is another one than recorded, unless it works with that."""
+    """Member on record. Its data is lost if its volume is another one than recorded, unless it works with that, and
+    with a node that was given up.
+    """
     now = volumes.get(record.name)
-    lost = record.lost
+    lost = record.lost or ("" if record.coming else without_node)
     if not lost and record.volume and now and now != record.volume and record.id not in healthy:
         lost = "its volume is another one than it had"
     # Without an ID it is one that is to come, or of the first ones, which are known by their names.

@@ -7,13 +7,12 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ..components.state import EtcdMemberState, EtcdState
+from ..components.state import EtcdMemberState
 from ..components.table import ETCD
-from ..components.types import settings_of
 from ..problems import Problem, ProblemsError, Reason
-from ..render import cluster_layout, etcd_nodes
+from ..render import cluster_layout
 from ..run.run import Run
-from . import patience
+from . import nodes, patience
 from . import plan_types as steps
 from .members_seen import are_ours, look
 from .plan import next_step
@@ -47,18 +46,21 @@ def _begun_with(count: int) -> Problem:
     )
 
 
-def problems(run: Run, *, confirmed: int, replace_names: Collection[str]) -> list[Problem]:
+def problems(
+    run: Run, *, confirmed: int, replace_names: Collection[str], abandoned_nodes: Collection[str] = ()
+) -> list[Problem]:
     """Reasons why the members cannot be brought to those of the document, as far as they can be known before.
 
     ``confirmed`` is the smaller number that the user has asked for by name; ``replace_names`` are the members to
-    replace without a proof of loss.
+    replace without a proof of loss, and ``abandoned_nodes`` the nodes that are given up with what is on them.
     """
     stored = run.stored_state
     if not are_ours(run) or stored is None:
         return []
     known, wanted = [each.name for each in stored.etcd.members], cluster_layout.etcd_pod_names(run.instance)
-    found = unknown_names(known, replace_names)
-    if not stored.etcd.bootstrapped or (known == wanted and not replace_names):
+    found = [*unknown_names(known, replace_names), *nodes.problems(run, wanted, abandoned_nodes)]
+    replaced = {*replace_names, *nodes.members_without(run, abandoned_nodes)}
+    if not stored.etcd.bootstrapped or (known == wanted and not replaced):
         return found
     if len(wanted) < len(known) and confirmed != len(wanted):
         found.append(
@@ -69,8 +71,7 @@ def problems(run: Run, *, confirmed: int, replace_names: Collection[str]) -> lis
                 reason=Reason.CONFIRMATION_REQUIRED,
             )
         )
-    found += without_node(run, wanted)
-    step = _settled_step(run, wanted, replace_names)
+    step = _settled_step(run, wanted, replaced)
     return [*found, *([step.problem] if isinstance(step, steps.Refusal) else [])]
 
 
@@ -97,31 +98,6 @@ def _settled_step(run: Run, wanted: Sequence[str], replace_names: Collection[str
         if not may_settle or time.monotonic() - began >= min(patience.SETTLE_SECONDS, patience.SETTLE_SECONDS_BEFORE):
             return step
         time.sleep(patience.LOOK_SECONDS)
-
-
-def without_node(run: Run, wanted: Sequence[str]) -> list[Problem]:
-    """Problem if there are fewer nodes with room than members to come, with data in directories of nodes."""
-    etcd = run.state.etcd
-    if etcd.storage != "hostPath":
-        return []
-    lacking, free = len(wanted) - len(etcd.nodes), free_nodes(run, etcd)
-    if lacking <= len(free):
-        return []
-    return [
-        Problem(
-            f"{lacking} more members of etcd with hostPath need as many more nodes, and {len(free)} nodes without a "
-            "member can have one",
-            steps.MEMBERS_FIELD,
-            "add nodes, tolerate their taints, or ask for fewer members",
-            reason=Reason.INSUFFICIENT_RESOURCES,
-        )
-    ]
-
-
-def free_nodes(run: Run, etcd: EtcdState) -> list[str]:
-    """Names of the nodes that can have a member in a directory of theirs, and have none."""
-    settings = settings_of(ETCD, run.spec)
-    return [each for each in etcd_nodes.fit(run.host_cluster.list("v1", "Node"), settings) if each not in etcd.nodes]
 
 
 def ids_of(seen: steps.Seen, names: Collection[str]) -> frozenset[str]:

@@ -69,7 +69,7 @@ def _seen(name: str, url: str, answer: Mapping[str, Any], refusal: str) -> Seen:
         name,
         endpoint_status(url, answer["status"]),
         known=_members(known) if known else None,
-        hash=Hash(found["revision"], found["value"]) if found else None,
+        hash=Hash(found["revision"], found["value"], found["compacted"]) if found else None,
         disk=disk,
     )
 

@@ -22,8 +22,8 @@ from .health import Seen as Answer
 
 
 def are_ours(run: Run) -> bool:
-    """Return whether members of etcd are units of plain hosts that run all of the control plane."""
-    return etcd_on_hosts(run.spec) and not run.place.in_pods
+    """Return whether members of etcd are units of plain hosts."""
+    return etcd_on_hosts(run.spec)
 
 
 def wanted(run: Run) -> list[str]:
@@ -38,10 +38,10 @@ def known(run: Run) -> list[str]:
 
 def is_due(run: Run, replace_names: Collection[str] = ()) -> bool:
     """Return whether members are to come, to go or to be replaced, or are on record without their IDs."""
-    etcd = run.state.etcd
-    if not are_ours(run):
+    if not are_ours(run) or run.stored_state is None:
         return False
-    under_way = any(not each.id or each.leaving or not each.has_vote for each in etcd.members)
+    etcd = run.stored_state.etcd
+    under_way = any(not each.is_settled for each in etcd.members)
     others = bool(replace_names) or set(known(run)) != set(wanted(run)) or bool(ailing(run))
     return under_way or (etcd.bootstrapped and others)
 

@@ -24,11 +24,11 @@ _OF_THE_WAY = (kinds.UNKNOWN_NAME, kinds.NO_ROUTE, kinds.SILENT)
 
 def targets(run: Run) -> dict[str, list[Target]]:
     """Host → peer ports that it has to reach, and has not as a member of before; empty if no member is to come."""
-    etcd = run.state.etcd
-    if not are_ours(run) or (etcd.bootstrapped and not etcd.members):
+    etcd = run.stored_state.etcd if run.stored_state else None
+    if not are_ours(run) or (etcd and etcd.bootstrapped and not etcd.members):
         # An earlier version of this collection has installed them, and this run puts them on record.
         return {}
-    there = known(run) if etcd.bootstrapped else []
+    there = known(run) if etcd and etcd.bootstrapped else []
     coming = [name for name in wanted(run) if name not in there]
     members = [name for name in dict.fromkeys([*wanted(run), *there]) if name in run.hosts]
     found = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of ``corpus/``, with what their leading comments say of them.
+"""The documents of ``corpus/``, and those of EtcdBackup and EtcdRestore, with what their comments say of them.
 
 ``# expect: PATH: PART OF THE MESSAGE`` is a problem that must be found; all of a document's problems are listed.
 ``# update of: NAME`` makes the good document of that name the one that was carried out before.
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DIRECTORY = Path(__file__).parent / "corpus"
+BACKUPS = Path(__file__).parent / "corpus_backups"
+RESTORES = Path(__file__).parent / "corpus_restores"
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,12 @@ class CorpusFile:
         return self.path.stem
 
 
-def good() -> list[CorpusFile]:
-    return [_read(path) for path in sorted((DIRECTORY / "good").glob("*.yaml"))]
+def good(directory: Path = DIRECTORY) -> list[CorpusFile]:
+    return [_read(path) for path in sorted((directory / "good").glob("*.yaml"))]
 
 
-def bad() -> list[CorpusFile]:
-    return [_read(path) for path in sorted((DIRECTORY / "bad").glob("*.yaml"))]
+def bad(directory: Path = DIRECTORY) -> list[CorpusFile]:
+    return [_read(path) for path in sorted((directory / "bad").glob("*.yaml"))]
 
 
 def of_installed() -> list[CorpusFile]:

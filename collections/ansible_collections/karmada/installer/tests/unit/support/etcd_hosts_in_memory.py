@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    EtcdMemberState,
+    EtcdState,
+    State,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_on_hosts, on_hosts, seen_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import plan_types as steps
@@ -23,6 +27,10 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_in_memory imp
 from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import Killed
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import EXTERNAL
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, TOKEN, document, state
+
+if TYPE_CHECKING:
+    from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Facts
+    from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import Place
 
 Object = dict[str, Any]
 TIMEOUT = 60.0
@@ -69,9 +77,36 @@ class HostsOfEtcd:
         self.taken: list[str] = []
         records = tuple(EtcdMemberState(name, self._id(name)) for name in members)
         etcd = EtcdState(TOKEN, bootstrapped=True, storage="directory", nodes=tuple(members), members=records)
-        spec = {"mode": "Binary", "hosts": hosts(members), "endpoint": EXTERNAL}
-        known = {each["name"]: each for each in hosts(members)}
-        self.stored = Stored(4).after(state(etcd=etcd, document=document(spec), hosts=known))
+        entries = self.entries(members)
+        known = {each["name"]: each for each in entries}
+        self.keep(state(etcd=etcd, document=document(self.spec(entries)), hosts=known))
+
+    # -- what differs by where the control plane runs ------------------------------------------------------------------
+
+    entries = staticmethod(hosts)
+
+    @staticmethod
+    def spec(entries: Sequence[Object]) -> Object:
+        """Specification of a control plane with these hosts."""
+        return {"mode": "Binary", "hosts": list(entries), "endpoint": EXTERNAL}
+
+    def keep(self, known: State) -> None:
+        """Keep this state as an install leaves it."""
+        self.stored = Stored(4).after(known)
+
+    def state(self) -> State:
+        """State as the next run finds it."""
+        found = self.stored.state()
+        assert found is not None
+        return found
+
+    def place(self, facts: Facts, handover: Handover) -> Place:
+        """Place of the control plane."""
+        return OnHosts(facts, handover)
+
+    def observation(self) -> Object:
+        """What the look at a host of the document gives."""
+        return {"stored": self.stored.plain, "answered": 1.0}
 
     def _id(self, name: str) -> str:
         return next(each.id for each in self.etcd.members.values() if each.name == name)
@@ -89,25 +124,26 @@ class HostsOfEtcd:
         self.runs += 1
         handover = Handover(self.folder / str(self.runs))
         for entry in entries:
-            observations.note(handover, entry["name"], {"stored": self.stored.plain, "answered": 1.0})
+            observations.note(handover, entry["name"], self.observation())
         found = self.step(entries, handover, check=check)
         for name in found.leaving:
             observations.note(handover, name, {"refusal": "no route"} if name in self.gone else {"answered": 1.0})
         if not check:
             known = {**found.state.hosts, **{entry["name"]: entry for entry in entries}}
-            found.save(dataclasses.replace(found.state, hosts=known))
+            with found.writing("hosts"):
+                found.save(dataclasses.replace(found.state, hosts=known))
         return found
 
     def step(self, entries: Sequence[Object], handover: Handover, *, check: bool = False) -> Run:
         """One step of a run, which sees what those before it have handed on."""
         found = Run(
-            document({"mode": "Binary", "hosts": list(entries), "endpoint": EXTERNAL}),
+            document(self.spec(entries)),
             Connection(),
             operation="apply",
             holder="me@here",
             check=check,
             say=lambda _message: None,
-            place=partial(OnHosts, handover=handover),
+            place=partial(self.place, handover=handover),
         )
         found.now = NOW
         return found
@@ -155,8 +191,10 @@ class HostsOfEtcd:
                 self._written(run)
                 if not turn.step:
                     self.clients = wanted
-                    run.save(dataclasses.replace(run.state, document=run.deployment))
+                    with run.writing("document"):
+                        run.save(dataclasses.replace(run.state, document=run.deployment))
                     run.hosts_left()
+                    self.followed(run)
                     return self.taken
                 self._take(run, turn, wanted)
                 self._written(run)
@@ -168,6 +206,9 @@ class HostsOfEtcd:
         """What a run hands on reaches the hosts, unless it is killed before."""
         if run.handover.stored is not None:
             self.stored = Stored.of(run.handover.stored)
+
+    def followed(self, run: Run) -> None:
+        """Members are complete, and what connects to them is looked at."""
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
@@ -255,3 +296,63 @@ class HostsOfEtcd:
         """A host is gone, with all that is on it."""
         self.gone.add(name)
         self.lose_data(name)
+
+
+def assert_is_well(world: HostsOfEtcd, wanted: Sequence[str]) -> None:
+    """As many members as hosts, all with a vote and healthy; no ghost, no learner, nothing undecided on record."""
+    etcd = world.etcd
+    assert sorted(each.name for each in etcd.members.values()) == sorted(wanted)
+    assert not any(each.learner for each in etcd.members.values())
+    assert etcd.healthy_voters() == len(wanted)
+    state = world.state()
+    assert sorted(each.name for each in state.etcd.members) == sorted(wanted)
+    assert {each.id for each in state.etcd.members} == set(etcd.members)
+    assert not any(each.coming or each.leaving or each.lost or each.initial_cluster for each in state.etcd.members)
+    assert sorted(state.etcd.nodes) == sorted(wanted)
+    assert set(etcd.processes) == set(wanted)
+
+
+def assert_is_well_without(world: HostsOfEtcd, gone: str, wanted: Sequence[str]) -> None:
+    """As ``assert_is_well``; what runs on a host that nobody reaches does not count."""
+    world.etcd.processes.pop(gone, None)
+    assert_is_well(world, wanted)
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """Members before and after a run; hosts in ``left`` lose the role, members in ``replace`` are replaced."""
+
+    name: str
+    before: Sequence[str]
+    after: list[str]
+    left: Sequence[str] = ()
+    replace: Sequence[str] = ()
+
+
+CHANGES = (
+    Change("members come", names(1), names(1, 2, 3)),
+    Change("members go", names(1, 2, 3), names(1), left=names(2, 3)),
+    Change("a host is exchanged", names(1, 2, 3), names(1, 3, 4)),
+    Change("a member is replaced", names(1, 2, 3), names(1, 2, 3), replace=["cp2"]),
+)
+
+
+World = TypeVar("World", bound=HostsOfEtcd)
+
+
+def killed_worlds(
+    make: Callable[[Path, Sequence[str]], World], folder: Path, change: Change, apart: int
+) -> Iterator[World]:
+    """Worlds as killed runs leave them: one killed before each change, at distances of ``apart``; the next may live."""
+    for moment in range(0, 300, apart):
+        world = make(folder / str(moment), change.before)
+        world.until = moment
+        try:
+            world.bring_to(type(world).entries(change.after, change.left), change.replace)
+        except Killed:
+            world.until = -1
+            yield world
+        else:
+            assert moment > 2 * apart, "it was killed too seldom to say anything"
+            return
+    raise AssertionError("the run does not come to its end")

@@ -32,7 +32,14 @@ class FakeCluster:
     def __init__(self, name: str, *objects: Object, server: str = "https://192.0.2.1:6443") -> None:
         self.name = name
         self.access = SimpleNamespace(
-            server=server, proxy=None, tls_server_name=None, insecure=False, ca_pem=None, expiry=lambda: None
+            server=server,
+            proxy=None,
+            tls_server_name=None,
+            insecure=False,
+            ca_pem=None,
+            expiry=lambda: None,
+            given_by="",
+            insecure_by="",
         )
         self.objects: dict[tuple[str, str, str | None, str], Object] = {}
         self.log: list[str] = []
@@ -98,6 +105,12 @@ class FakeCluster:
             and wanted.items() <= (each["metadata"].get("labels") or {}).items()
         ]
 
+    def count(self, api_version: str, kind: str) -> int:
+        return len(self.list(api_version, kind))
+
+    def some(self, api_version: str, kind: str, most: int) -> list[Object]:
+        return self.list(api_version, kind)[:most]
+
     def with_patience(self, **_: float) -> Any:
         """The same: nothing here takes any time."""
         return self
@@ -130,6 +143,13 @@ class FakeCluster:
         assert self._key(obj) not in self.objects
         self.log.append(f"create {obj['kind']} {obj['metadata']['name']}")
         return self.put(obj)
+
+    def replace(self, obj: Object) -> Object:
+        self._alive()
+        if self.objects[self._key(obj)]["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
+            raise Conflict(self.name, "PUT", "/", 409, "Conflict", "somebody else has written")
+        self.log.append(f"replace {obj['kind']} {obj['metadata']['name']}")
+        return self.put({**obj, "metadata": {**obj["metadata"], "resourceVersion": f"{next(_NUMBERS)}00"}})
 
     def can_i(self, wanted: Iterable[tuple[Any, ...]], **_: Any) -> list[Permission]:
         self._alive()

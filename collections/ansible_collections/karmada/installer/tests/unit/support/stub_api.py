@@ -32,6 +32,7 @@ KINDS = {
     "customresourcedefinitions": "CustomResourceDefinition",
     "deployments": "Deployment",
     "events": "Event",
+    "jobs": "Job",
     "karmadadeployments": "KarmadaDeployment",
     "leases": "Lease",
     "namespaces": "Namespace",
@@ -183,7 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self, method: str) -> None:
         body = self._body(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
         self.api.requests.append((method, self.path))
-        self.api.headers.append(dict(self.headers))
+        # one that was sent more than once has a line for each
+        self.api.headers.append({name: "\n".join(self.headers.get_all(name) or ()) for name in self.headers})
         self.api.on_request(method, self.path)
         fault = self._fault(method)
         if fault:

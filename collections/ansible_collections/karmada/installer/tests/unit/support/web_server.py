@@ -121,6 +121,10 @@ class WebServer:
             def do_HEAD(self) -> None:
                 self.do_GET()
 
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                self.do_GET()
+
             def log_message(self, *_: Any) -> None:
                 pass
 

@@ -35,7 +35,7 @@ class NoLock:
         if NoLock.lost:
             raise LockLost("lost the lock")
 
-    def held(self, *, release: bool) -> Any:  # noqa: ARG002
+    def held(self, *, release: bool = True) -> Any:  # noqa: ARG002
         return nullcontext()
 
     def release(self) -> None:

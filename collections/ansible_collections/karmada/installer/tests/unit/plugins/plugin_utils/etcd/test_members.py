@@ -17,14 +17,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     members,
-    members_seen,
     members_wanted,
     patience,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import InPods
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import (
@@ -34,8 +31,13 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memor
     PodsOfEtcd,
     peer_url,
 )
+from ansible_collections.karmada.installer.tests.unit.support.etcd_runs import (
+    members_in_pods,
+    with_client_in_memory,
+    without_lease,
+    without_pauses,
+)
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
 
 #: Of the writes of a run, it is killed before each one with this distance; 1 for all of them.
 MOMENTS = int(os.environ.get("ETCD_MOMENTS", "3"))
@@ -45,23 +47,9 @@ TIMEOUT = 120
 
 @pytest.fixture(autouse=True)
 def _without_lease_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "Lock", lambda *_, **_named: NoLock())
-    monkeypatch.setattr(patience, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(patience, "SETTLE_SECONDS", 0.0)
-    # Certificates are of the whole test, as they are stored by a step of their own.
-    issue = InPods.issued
-    issued: dict[str, Any] = {}
-    monkeypatch.setattr(InPods, "issued", lambda place, seen: issued.setdefault("once", issue(place, seen)))
-    monkeypatch.setattr(members, "wait_until", lambda *_, **__: None)
-    monkeypatch.setattr(
-        members_seen,
-        "client",
-        lambda run: FakeEtcdClient(run.host_cluster, [each.client_url for each in run.layout.etcd_members]),
-    )
-
-
-def names(count: int) -> list[str]:
-    return [f"prod-etcd-{ordinal}" for ordinal in range(count)]
+    without_pauses(monkeypatch)
+    without_lease(monkeypatch)
+    with_client_in_memory(monkeypatch)
 
 
 def document(count: int) -> dict[str, object]:
@@ -75,8 +63,8 @@ def a_run(world: PodsOfEtcd, count: int, stored: State | None = None) -> Run:
 def installed(count: int) -> PodsOfEtcd:
     """A control plane whose etcd has so many members, as an install leaves it."""
     world = PodsOfEtcd()
-    world.bootstrap(names(count))
-    records = tuple(EtcdMemberState(name) for name in names(count))
+    world.bootstrap(members_in_pods(count))
+    records = tuple(EtcdMemberState(name) for name in members_in_pods(count))
     etcd = EtcdState(token="t", bootstrapped=True, storage="volumeClaim", members=records)
     run = a_run(world, count, samples.state(etcd=etcd))
     run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd", "karmada-apiserver"]))
@@ -105,17 +93,17 @@ def _is_member(change: members.Change) -> bool:
 def assert_is_well(world: PodsOfEtcd, count: int) -> None:
     """As many members as asked for, all with a vote and healthy; no ghost, no learner, nothing undecided on record."""
     etcd, run = world.etcd, a_run(world, count)
-    assert sorted(each.name for each in etcd.members.values()) == names(count)
+    assert sorted(each.name for each in etcd.members.values()) == members_in_pods(count)
     assert not any(each.learner for each in etcd.members.values())
     assert etcd.healthy_voters() == count
-    assert world.names("Pod") == set(names(count))
+    assert world.names("Pod") == set(members_in_pods(count))
     records = run.state.etcd.members
-    assert [each.name for each in records] == names(count)
+    assert [each.name for each in records] == members_in_pods(count)
     assert {each.id for each in records} == set(etcd.members)
     assert not any(each.coming or each.leaving or each.lost or each.former for each in records)
     volumes = {each["metadata"]["uid"] for each in world.list("v1", "PersistentVolumeClaim", NAMESPACE)}
     assert {each.volume for each in records} <= volumes
-    assert servers(world) == names(count)
+    assert servers(world) == members_in_pods(count)
 
 
 def servers(world: PodsOfEtcd) -> list[str]:
@@ -176,8 +164,8 @@ def test_a_member_starts_with_those_that_etcd_has_named_until_it_has_its_vote(mo
 
     monkeypatch.setattr(world, "_joined", told)
     brought_to(world, 3)
-    assert started == [",".join(f"{name}={peer_url(name)}" for name in names(count)) for count in (2, 3)]
-    for name in names(3):
+    assert started == [",".join(f"{name}={peer_url(name)}" for name in members_in_pods(count)) for count in (2, 3)]
+    for name in members_in_pods(3):
         assert world._configuration(name)["initial-cluster"] == f"{name}={peer_url(name)}"
 
 
@@ -187,7 +175,7 @@ def test_a_member_without_its_data_never_comes_back_under_its_id(way: tuple[int,
     world = installed(way[0])
     for count in way[1:]:
         brought_to(world, count)
-    for name in names(way[-1]):
+    for name in members_in_pods(way[-1]):
         world.lose_volume(name)
         assert world.etcd.processes[name].data == ""
 
@@ -390,11 +378,11 @@ def test_one_late_answer_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_first_members_may_be_others_until_there_is_a_stateful_set() -> None:
     world = PodsOfEtcd()
-    records = tuple(EtcdMemberState(name) for name in names(3))
+    records = tuple(EtcdMemberState(name) for name in members_in_pods(3))
     stored = samples.state(etcd=EtcdState(token="t", storage="volumeClaim", members=records))
     run = a_run(world, 1, stored)
     members_wanted.begin(run)
-    assert [each.name for each in run.state.etcd.members] == names(1)
+    assert [each.name for each in run.state.etcd.members] == members_in_pods(1)
     world.put(
         {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "prod-etcd", "namespace": NAMESPACE}}
         | {"spec": {"replicas": 0}}

@@ -25,12 +25,17 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import Asked
 from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memory import (
+    CHANGES,
+    Change,
     HostsOfEtcd,
+    assert_is_well,
+    assert_is_well_without,
     hosts,
+    killed_worlds,
     names,
     peer_url,
 )
-from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import Killed
+from ansible_collections.karmada.installer.tests.unit.support.etcd_runs import without_pauses
 
 #: Of the changes of a run, it is killed before each one with this distance; 1 for all of them.
 MOMENTS = int(os.environ.get("ETCD_MOMENTS", "3"))
@@ -38,8 +43,7 @@ MOMENTS = int(os.environ.get("ETCD_MOMENTS", "3"))
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(patience, "SETTLE_SECONDS", 0.0)
+    without_pauses(monkeypatch)
 
 
 @pytest.fixture
@@ -48,21 +52,6 @@ def installed(tmp_path: Path) -> Callable[[int], HostsOfEtcd]:
 
 
 Installed = Callable[[int], HostsOfEtcd]
-
-
-def assert_is_well(world: HostsOfEtcd, wanted: Sequence[str]) -> None:
-    """As many members as hosts, all with a vote and healthy; no ghost, no learner, nothing undecided on record."""
-    etcd = world.etcd
-    assert sorted(each.name for each in etcd.members.values()) == sorted(wanted)
-    assert not any(each.learner for each in etcd.members.values())
-    assert etcd.healthy_voters() == len(wanted)
-    state = world.stored.state()
-    assert state is not None
-    assert sorted(each.name for each in state.etcd.members) == sorted(wanted)
-    assert {each.id for each in state.etcd.members} == set(etcd.members)
-    assert not any(each.coming or each.leaving or each.lost or each.initial_cluster for each in state.etcd.members)
-    assert sorted(state.etcd.nodes) == sorted(wanted)
-    assert set(etcd.processes) == set(wanted)
 
 
 # -- without trouble ---------------------------------------------------------------------------------------------------
@@ -118,11 +107,6 @@ def test_a_host_is_exchanged_by_listing_another_one_and_giving_the_lost_one_up(i
     assert taken.index("removed cp2") < taken.index("added cp4")
     assert not any(each.startswith("stopped") for each in taken), "nobody reaches it"
     assert_is_well_without(world, "cp2", names(1, 3, 4))
-
-
-def assert_is_well_without(world: HostsOfEtcd, gone: str, wanted: Sequence[str]) -> None:
-    world.etcd.processes.pop(gone, None)
-    assert_is_well(world, wanted)
 
 
 def test_a_host_that_works_is_exchanged(installed: Installed) -> None:
@@ -228,44 +212,12 @@ def test_whoever_waits_is_told_for_what_every_half_minute(
 # -- killed ------------------------------------------------------------------------------------------------------------
 
 
-def _grow(world: HostsOfEtcd) -> list[str]:
-    world.bring_to(hosts(names(1, 2, 3)))
-    return names(1, 2, 3)
-
-
-def _shrink(world: HostsOfEtcd) -> list[str]:
-    world.bring_to(hosts(names(1), names(2, 3)))
-    return names(1)
-
-
-def _exchange(world: HostsOfEtcd) -> list[str]:
-    world.bring_to(hosts(names(1, 3, 4)))
-    return names(1, 3, 4)
-
-
-def _replace(world: HostsOfEtcd) -> list[str]:
-    # What was asked for once is asked for again, unless it is done: its ID tells.
-    world.bring_to(hosts(names(1, 2, 3)), replace=["cp2"])
-    return names(1, 2, 3)
-
-
-@pytest.mark.parametrize(("count", "change"), [(1, _grow), (3, _shrink), (3, _exchange), (3, _replace)])
-def test_a_run_that_was_killed_at_any_moment_is_ended_by_the_next(
-    tmp_path: Path, count: int, change: Callable[[HostsOfEtcd], list[str]]
-) -> None:
-    killed = 0
-    for moment in range(0, 100, MOMENTS):
-        world = HostsOfEtcd(tmp_path / str(moment), names(*range(1, count + 1)))
-        world.until = moment
-        try:
-            change(world)
-        except Killed:
-            killed += 1
-        else:
-            break
-        world.until = -1
-        assert_is_well(world, change(world))
-    assert killed > 2
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+def test_a_run_that_was_killed_at_any_moment_is_ended_by_the_next(tmp_path: Path, change: Change) -> None:
+    for world in killed_worlds(HostsOfEtcd, tmp_path, change, MOMENTS):
+        # What was asked for once is asked for again, unless it is done: its ID tells.
+        world.bring_to(hosts(change.after, change.left), change.replace)
+        assert_is_well(world, change.after)
 
 
 # -- before the first change -------------------------------------------------------------------------------------------
