@@ -23,6 +23,8 @@ from collection_docs.sources import row
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA_FILE = ROOT / "collections/ansible_collections/karmada/installer/schemas/karmadadeployments.yaml"
+BACKUPS_FILE = SCHEMA_FILE.with_name("etcdbackups.yaml")
+RESTORES_FILE = SCHEMA_FILE.with_name("etcdrestores.yaml")
 REFERENCE = ROOT / "docs/reference"
 CHART_RIGHTS = ROOT / "operator/chart/files/rights.yaml"
 
@@ -30,6 +32,18 @@ CHART_RIGHTS = ROOT / "operator/chart/files/rights.yaml"
 Permission = tuple[Any, ...]
 
 ACCOUNT = "karmada-installer"
+ETCD_BACKUP = """\
+metadata: {name: nightly}
+spec:
+  deploymentRef: {name: prod}
+  recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]
+  target: {directory: {}}"""
+BACKUP_GUIDE = "[Backup](../guides/backup.md) tells how they are used."
+ETCD_RESTORE = """\
+metadata: {name: back}
+spec:
+  deploymentRef: {name: prod}
+  backupRef: {name: nightly}"""
 PROBLEMS_PAGE = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Generated from plugin_utils/problems.py by `make reference`. Change that, not this page. -->
@@ -119,6 +133,12 @@ def files() -> dict[Path, str]:
     """Every generated file and what it should contain."""
     return {
         REFERENCE / "manifest.md": manifest.page(yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))),
+        REFERENCE / "etcdbackup.md": manifest.page(
+            yaml.safe_load(BACKUPS_FILE.read_text(encoding="utf-8")), ETCD_BACKUP, BACKUP_GUIDE
+        ),
+        REFERENCE / "etcdrestore.md": manifest.page(
+            yaml.safe_load(RESTORES_FILE.read_text(encoding="utf-8")), ETCD_RESTORE, BACKUP_GUIDE
+        ),
         REFERENCE / "rights.md": rights.page(),
         REFERENCE / "host-rights.yaml": rights.host_rights_yaml(),
         CHART_RIGHTS: rights.chart_rights(),

@@ -20,8 +20,15 @@ FIXED = (
 )
 
 
-def page(definition: Schema) -> str:
-    """One section for each object of the document, with a table of its fields."""
+EXAMPLE = "metadata: {name: prod}\nspec: {}"
+LOOK = "[A complete example](../guides/example.md) shows them in their places."
+
+
+def page(definition: Schema, example: str = EXAMPLE, look: str = LOOK) -> str:
+    """One section for each object of the document, with a table of its fields.
+
+    ``example`` follows apiVersion and kind of the smallest document; ``look`` says where there is a larger one.
+    """
     version = definition["spec"]["versions"][0]
     root = version["schema"]["openAPIV3Schema"]
     group, kind = definition["spec"]["group"], definition["spec"]["names"]["kind"]
@@ -36,22 +43,23 @@ def page(definition: Schema) -> str:
         "```yaml",
         f"apiVersion: {group}/{version['name']}",
         f"kind: {kind}",
-        "metadata: {name: prod}",
-        "spec: {}",
+        *example.splitlines(),
         "```",
         "",
         *_paragraph(
             "A field that is not listed here is refused. A field whose default is `{}` is there even when the document "
             "leaves it out, so that the defaults of its own fields count. Where fields share an object, its "
             "section is named after all of them: `….name` is a field of that name anywhere, `{one,other}` are both. "
-            "[A complete example](../guides/example.md) shows them in their places."
+            f"{look}"
         ),
         "",
     ]
-    sections = _Sections({name: root["properties"][name] for name in ("metadata", "spec", "status")})
-    for name in ("metadata", "spec", "status"):
+    parts = [name for name in ("metadata", "spec", "status") if name in root["properties"]]
+    sections = _Sections({name: root["properties"][name] for name in parts})
+    for name in parts:
         lines += sections.of(root["properties"][name])
-    lines += ["## Settings that do not change", "", *_paragraph(FIXED), "", *_rules([("", root)])]
+    if rules := _rules([("", root)]):
+        lines += ["## Settings that do not change", "", *_paragraph(FIXED), "", *rules]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 

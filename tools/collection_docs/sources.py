@@ -22,7 +22,9 @@ COLLECTION = ROOT / "collections/ansible_collections/karmada/installer"
 NAME = "karmada.installer"
 
 #: Variables that the inventory plugin and the playbooks set, and nobody else.
-GIVEN = frozenset({"karmada_deployment", "karmada_connection", "karmada_operation"})
+GIVEN = frozenset(
+    {"karmada_backups", "karmada_restores", "karmada_deployment", "karmada_connection", "karmada_operation"}
+)
 
 Task = Mapping[str, Any]
 _SECTIONS = ("block", "rescue", "always")

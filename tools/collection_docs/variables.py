@@ -60,6 +60,9 @@ Not for `-e`: {inner}. Playbooks and roles set these for each other.
 
 #: What each playbook is for.
 PURPOSES = {
+    "backup": "take the backups that are due, or one at once",
+    "backup_list": "see which backups there are, and change nothing",
+    "backup_verify": "fetch a backup and prove it, and change nothing",
     "break_glass": "make a kubeconfig for an emergency",
     "cordon": "place nothing new on members",
     "drain": "move everything away from members",
@@ -67,7 +70,10 @@ PURPOSES = {
     "install": "install, or bring an instance to what the document says now",
     "members": "join members and let members go, and nothing else",
     "preflight": "check first, and change nothing",
+    "release": "let a control plane that was restored work again, so that its members follow",
     "report": "see how it is now, and change nothing",
+    "restore": "take a control plane back to a backup, into quarantine",
+    "restore_undo": "take back a restore that was not released",
     "uncordon": "place workloads on members again",
     "uninstall": "remove an instance",
 }
@@ -100,7 +106,10 @@ _NAMED = re.compile(r"(?<!\.)\b(karmada_\w+) *\| *default\(([^()]*)\)")
 _READ = re.compile(r"""variables(?:\.get\(|\[)["'](karmada_\w+)["']""")
 #: Read by the engine and set by the inventory plugin, or by each play.
 _FROM_INVENTORY = frozenset(
-    {"karmada_host", "karmada_member_ready", "karmada_deployment", "karmada_connection", "karmada_operation"}
+    {
+        *("karmada_host", "karmada_member_ready", "karmada_deployment", "karmada_connection", "karmada_operation"),
+        *("karmada_backups", "karmada_restores"),
+    }
 )
 
 

@@ -43,6 +43,10 @@ CAPABILITIES = (
             _can("etcd in directories of nodes; a member that is deleted comes back to its data",
                  "pods_etcd_storage"),
             _can("Members of etcd come, go and are replaced while the control plane serves", "pods_etcd_members"),
+            _can("Backups on a schedule, each restored on trial before it counts, encrypted, in a directory or in S3; "
+                 "old ones go, none is lost by a run that is killed or fails", "pods_backup", "contract"),
+            _can("Restores into quarantine: nothing reaches a member, agents are refused, what members would get is "
+                 "told; released, or taken back; a run that is killed is gone on with", "pods_restore", "contract"),
             _can("An etcd that exists already, shared by several control planes", "pods_external_etcd"),
             _can("IPv6 alone, and both families", "pods_ip_families"),
             _can("Images from a private registry, by pull secrets", "pods_private_registry"),
@@ -59,6 +63,8 @@ CAPABILITIES = (
             _can("The operator, from its chart, turns an object into a control plane; edits, annotations, changed "
                  "Secrets and what somebody deletes start runs; who leads may be killed; deleted, it leaves nothing",
                  "operator_in_pods"),
+            _can("Runs as Jobs go on when the operator is killed; the next leader follows them to their end, under an "
+                 "account of their own", "operator_jobs"),
         ),
     ),
     Area(
@@ -76,6 +82,8 @@ CAPABILITIES = (
             _can("Members of etcd come, go, are replaced and restarted on plain hosts while the control plane serves",
                  "hosts_etcd_members"),
             _can("etcd on plain hosts below a control plane in pods", "hosts_etcd_below_pods"),
+            _can("Backups of etcd on plain hosts, as of one in pods; nothing of a snapshot stays on a host, whatever "
+                 "ends the run", "hosts_backup", "contract"),
             _can("Loss of power, reboots, full disks and lost connections lose no acknowledged write",
                  "hosts_faults", "hosts_etcd_below_pods"),
             _can("A host whose root lies has no power over other hosts or the machine with Ansible", "hosts_hostile"),

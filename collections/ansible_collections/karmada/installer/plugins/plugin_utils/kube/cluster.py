@@ -21,7 +21,8 @@ from .kubeconfig import Access
 from .kubeconfig_fields import Origin
 from .limits import AT_ONCE
 from .resources import ApiResources
-from .transport import CONFLICTS, METADATA, RETRY_SECONDS, pause
+from .stream import Lines
+from .transport import CONFLICTS, METADATA, RETRY_SECONDS, TABLE, pause
 from .watch import Watch
 
 PAGE = 500
@@ -53,7 +54,9 @@ class Permission(NamedTuple):
 
 #: Permission that only an administrator of the whole cluster has.
 EVERYTHING = Permission("*", "*", "*")
-Permissions = list[Permission]  # inside Cluster, ``list`` is a method
+# inside Cluster, ``list`` is a method
+Permissions = list[Permission]
+Rows = list[dict[str, Any]]
 
 
 class Items(list[Object]):
@@ -94,21 +97,21 @@ class Cluster(ApiResources):
         self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS, pool: Any = None
     ) -> None:
         super().__init__(access, name, retry_seconds=retry_seconds, pool=pool)
-        self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self._streams: weakref.WeakSet[Watch | Lines] = weakref.WeakSet()
 
     def close(self) -> None:
-        """End watches and close all connections."""
+        """End watches and logs that are followed, and close all connections."""
         with self._lock:
-            watches = list(self._watches)
-        for watch in watches:
-            watch.close()
+            streams = list(self._streams)
+        for each in streams:
+            each.close()
         super().close()
 
     # -- ways to get one -------------------------------------------------------------------------------------------
 
     @classmethod
     def from_kubeconfig(cls, path: str | None = None, context: str | None = None, name: str = "cluster") -> Cluster:
-        """Client from a kubeconfig file; None means KUBECONFIG, ~/.kube/config, or the pod's service account.
+        """Client from a kubeconfig file; None means what the environment names (``kubeconfig.from_environment``).
 
         Raises ProblemsError when the file does not describe an access.
         """
@@ -159,13 +162,37 @@ class Cluster(ApiResources):
             return Items()
         return self._list(api_version, kind, namespace, labels, fields)
 
+    def table(self, api_version: str, kind: str) -> Rows:
+        """Rows of what kubectl would show of a kind, by the names of its columns; empty if there is no such kind.
+
+        Objects are not sent: a Cluster lists all kinds that it serves, and has some 50 KiB.
+        """
+        path = self._path(api_version, kind, None)
+        if path is None:
+            return []
+        answer = self._request("list", "GET", path, {"includeObject": "None"}, accept=TABLE)
+        found = self._content(answer.data, "GET", path)
+        names = [str(each["name"]) for each in found["columnDefinitions"]]
+        return [dict(zip(names, each["cells"], strict=True)) for each in found.get("rows") or ()]
+
     def count(self, api_version: str, kind: str) -> int:
         """Number of objects of a kind in all namespaces, by one request that fetches one of them."""
+        page = self._first(api_version, kind, 1)
+        return len(page.get("items") or []) + int((page.get("metadata") or {}).get("remainingItemCount") or 0)
+
+    def some(self, api_version: str, kind: str, most: int) -> Items:
+        """Objects of a kind in all namespaces, the first ``most`` of them, by one request."""
+        return Items(
+            {**each, "apiVersion": api_version, "kind": kind}
+            for each in self._first(api_version, kind, most).get("items") or []
+        )
+
+    def _first(self, api_version: str, kind: str, most: int) -> Object:
+        """Answer with the first page of a list; empty when the resource type does not exist."""
         path = self._path(api_version, kind, None) if self.resource(api_version, kind) else None
         if path is None:
-            return 0
-        page = self._content(self._request("list", "GET", path, {"limit": "1"}).data, "GET", path)
-        return len(page.get("items") or []) + int((page.get("metadata") or {}).get("remainingItemCount") or 0)
+            return {}
+        return self._content(self._request("list", "GET", path, {"limit": str(most)}).data, "GET", path)
 
     def _list(self, api_version: str, kind: str, *scope: str | None) -> Items:
         """List a resource type that exists. ``scope``: namespace, labels, fields."""
@@ -238,7 +265,7 @@ class Cluster(ApiResources):
 
         watch = Watch(response, error, self.limits.answer_bytes)
         with self._lock:
-            self._watches.add(watch)
+            self._streams.add(watch)
         return watch
 
     def get_raw(self, path: str, *, retry_seconds: float | None = None) -> str:
@@ -285,6 +312,24 @@ class Cluster(ApiResources):
         }
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/log"
         return self._request("logs", "GET", path, query).data.decode("utf-8", "replace")
+
+    def follow_log(
+        self, pod: str, namespace: str, container: str | None = None, tail: int | None = None, seconds: float = 600.0
+    ) -> Lines:
+        """Lines of a container's log as they come, the last ``tail`` of those there first, for at most ``seconds``.
+
+        Ends when the container has ended; callers look whether it has.
+        """
+        query = {
+            "container": container,
+            "follow": "true",
+            "tailLines": None if tail is None else str(tail),
+        }
+        path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/log"
+        found = Lines(self._stream("logs", path, query, seconds), self.limits.answer_bytes)
+        with self._lock:
+            self._streams.add(found)
+        return found
 
     def can_i(self, wanted: Iterable[tuple[Any, ...]], *, workers: int = AT_ONCE) -> Permissions:
         """Permissions that we lack, of these (verb, group, resource, namespace, subresource, name).

@@ -30,11 +30,13 @@ INSECURE = "insecureSkipTLSVerification"
 def refuse_unverified(access: Access, where: str, *, allowed: bool) -> None:
     """Raise ProblemsError unless the server's identity is certain: the host cluster gets all keys of the control plane.
 
-    ``where`` is the source of its kubeconfig, ``allowed`` whether the document lets it be unverified. Sends nothing.
+    ``where`` is the source of its kubeconfig, ``allowed`` whether the document lets it be unverified. The environment
+    of a run may do so, too (``k8s_auth.unverified`` has the warning). Sends nothing.
     """
+    where = access.given_by or where
     field = f"spec.hostCluster.{INSECURE}"
     problems = []
-    if access.insecure and not allowed:
+    if access.insecure and not access.insecure_by and not allowed:
         problems.append(
             Problem(
                 "it switches off the verification of the server's certificate (insecure-skip-tls-verify)",

@@ -8,17 +8,22 @@ failure of an exec plugin, and waits for one without a timeout.
 
 from __future__ import annotations
 
+import base64
 import os
 import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from urllib3 import HTTPHeaderDict
+
+from .. import private_file
 from ..problems import Problem, ProblemsError, Reason
+from . import k8s_auth
 from . import kubeconfig_fields as fields
 from .credentials import EXPIRY_MARGIN_SECONDS, Credential, from_token_file, lasting_until, of_user
 from .kubeconfig_fields import Origin, problem, reason
@@ -31,7 +36,9 @@ class Access:
     """Access to one API server: address, trust and identity. ``load`` returns the identity and runs again on expiry.
 
     ``insecure``: the server's certificate is not verified. ``ca_pem`` are the CAs that may have signed it; None means
-    this machine's trust store.
+    this machine's trust store. ``given_by`` is the variable of the environment that named the server, ``insecure_by``
+    the one that switched the verification off; both are empty where a kubeconfig did. ``direct``: no proxy is used,
+    also not that of HTTPS_PROXY.
     """
 
     server: str
@@ -40,18 +47,21 @@ class Access:
     tls_server_name: str | None = None
     proxy: str | None = None
     insecure: bool = False
-    extra_headers: dict[str, str] = field(default_factory=dict)
+    extra_headers: tuple[tuple[str, str], ...] = ()
     ca_pem: str | None = None
+    given_by: str = ""
+    insecure_by: str = ""
+    direct: bool = False
     _credential: Credential | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def headers(self) -> dict[str, str]:
-        """HTTP headers with our identity, which is renewed when it is about to expire."""
+    def headers(self) -> HTTPHeaderDict:
+        """HTTP headers with our identity, which is renewed when it is about to expire. One may stand there twice."""
         with self._lock:
             current = self._credential
             if current is None or (current.expires and current.expires - EXPIRY_MARGIN_SECONDS < time.time()):
                 current = self._renew()
-            found = dict(self.extra_headers)
+            found = HTTPHeaderDict(self.extra_headers)
             if current.authorization:
                 found["Authorization"] = current.authorization
             return found
@@ -89,7 +99,8 @@ def in_cluster() -> Access:
             Problem(
                 "no kubeconfig was given and this process does not run in a pod with a service account",
                 "KUBECONFIG",
-                "Name a kubeconfig file, or set KUBECONFIG.",
+                "Name a kubeconfig file, or set KUBECONFIG. In AWX, give the job template and the inventory source a "
+                "credential of the cluster.",
                 reason=Reason.KUBECONFIG_NOT_FOUND,
             )
         )
@@ -121,18 +132,151 @@ def from_parts(
 
 
 def from_file(path: str | None, context: str | None) -> Access:
-    """Access from a kubeconfig file, from those of KUBECONFIG or the default path (merged like kubectl), or in-cluster.
+    """Access from a kubeconfig file; None means what the environment names, see ``from_environment``.
 
     Raises ProblemsError naming the file and what is wrong in it.
     """
     if path is None:
-        named = os.environ.get("KUBECONFIG") or os.environ.get("K8S_AUTH_KUBECONFIG") or "~/.kube/config"
-        files = [Path(part).expanduser() for part in named.split(os.pathsep) if part]
-        files = [file for file in files if file.exists()]
-        if not files:
-            return in_cluster()
+        return from_environment(context)
+    file = private_file.expanded(path)
+    return from_dict(_merged([file]), context, Origin(str(file)))
+
+
+def from_environment(context: str | None = None, environment: Mapping[str, str] | None = None) -> Access:
+    """Access that the environment names: by K8S_AUTH_* as kubernetes.core takes them, else like kubectl.
+
+    K8S_AUTH_HOST with a credential needs no kubeconfig. Else it is the one of K8S_AUTH_KUBECONFIG, those of KUBECONFIG
+    (merged like kubectl), or the default one, with the other K8S_AUTH_* in the place of its fields; else the service
+    account of this pod. ``context`` was asked for by name, and is stronger than K8S_AUTH_CONTEXT. Raises ProblemsError.
+    """
+    environment = os.environ if environment is None else environment
+    given = k8s_auth.settings(environment)
+    _refuse_unusable(given)
+    if given.is_whole:
+        config, origin = _of_variables(given, context), Origin(f"environment variables {k8s_auth.PREFIX}*")
+        access = from_dict(config, None, origin)
+    elif files := _named_files(given, environment):
+        context = context or given.context
+        config, origin = _merged(files), Origin(os.pathsep.join(map(str, files)))
+        access = from_dict(_laid_over(config, context, origin, given), context, origin)
     else:
-        files = [Path(path).expanduser()]
+        if given.unused_in_pod:
+            raise _without_server(given.unused_in_pod)
+        access = in_cluster()
+        if context:
+            raise problem(f"there is no context {context!r}: no kubeconfig was found", "context", "Name a kubeconfig.")
+    if given.is_direct(access.server):
+        access.proxy, access.direct = None, True
+    access.given_by = given.place("host") if "server" in given.cluster else ""
+    access.insecure_by = given.named["verify"] if given.cluster.get("insecure-skip-tls-verify") else ""
+    return access
+
+
+def _refuse_unusable(given: k8s_auth.Settings) -> None:
+    """Raise ProblemsError, by the name of the variable, for certificates that cannot be used."""
+    if "ca" in given.named:
+        tls_context(base64.b64decode(given.cluster["certificate-authority-data"]).decode(), given.place("ca"))
+    if "certificate" in given.named:
+        cert, key = (base64.b64decode(given.user[f"client-{each}-data"]).decode() for each in ("certificate", "key"))
+        load_client_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), cert, key, given.place("certificate"))
+
+
+def _named_files(given: k8s_auth.Settings, environment: Mapping[str, str]) -> list[Path]:
+    """Kubeconfigs that are read, the strongest first; none if there is no kubeconfig."""
+    if given.kubeconfig:
+        # One that was named for Ansible has to be there; kubectl passes over those that are not.
+        return _files(given.kubeconfig) or [Path(given.kubeconfig)]
+    if "server" in given.cluster:
+        raise _without_credential()
+    if named := environment.get("KUBECONFIG"):
+        return [file for file in _files(named) if _is_there(file)]
+    default = private_file.expanded("~/.kube/config")
+    # Not Path.exists(): before Python 3.12, it fails in the home folder of somebody else, such as the image's user.
+    return [default] if os.access(default, os.F_OK) else []
+
+
+def _files(named: str) -> list[Path]:
+    return [private_file.expanded(part) for part in named.split(os.pathsep) if part]
+
+
+def _is_there(file: Path) -> bool:
+    """Return whether a file is there; one that nobody can look at counts, and its reader tells why."""
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _of_variables(given: k8s_auth.Settings, context: str | None) -> dict[str, Any]:
+    """Kubeconfig of a server and a credential that the environment has. Raises ProblemsError if it has no contexts."""
+    if context:
+        raise problem(
+            f"there is no context {context!r}: {k8s_auth.PREFIX}HOST and a credential lead to one server, without a "
+            "kubeconfig",
+            "context",
+            f"Take context out, or give a kubeconfig in the place of {k8s_auth.PREFIX}HOST.",
+        )
+    cluster, user = given.laid_over({}, {})
+    name = "given"
+    return {
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+
+
+def _laid_over(config: dict[str, Any], context: str | None, origin: Origin, given: k8s_auth.Settings) -> dict[str, Any]:
+    """Kubeconfig whose chosen context has the settings of the environment. One with problems is left as it is.
+
+    What the context names and the kubeconfig lacks is no problem where the environment has all of it.
+    """
+    contexts = {entry["name"]: entry.get("context") for entry in fields.entries(config, "contexts", origin.where)}
+    wanted = context or config.get("current-context")
+    chosen = contexts.get(wanted) if isinstance(wanted, str) else None
+    if not isinstance(chosen, dict):
+        return config
+    entries: dict[str, dict[str, Any]] = {}
+    anonymous = chosen.get("user") in (None, "")
+    for key, dispensable in (("cluster", "server" in given.cluster), ("user", given.has_credential or anonymous)):
+        named = (entry for entry in fields.entries(config, f"{key}s", origin.where) if entry["name"] == chosen.get(key))
+        found: dict[str, Any] = next(named, {"name": f"of {k8s_auth.PREFIX}*"} if dispensable else {})
+        if not found or not isinstance(found.get(key) or {}, dict):
+            return config
+        entries[key] = found
+    cluster, user = given.laid_over(entries["cluster"].get("cluster") or {}, entries["user"].get("user") or {})
+    of_context = {"cluster": entries["cluster"]["name"], "user": entries["user"]["name"]}
+    return {
+        **config,
+        "clusters": [{**entries["cluster"], "cluster": cluster}],
+        "users": [{**entries["user"], "user": user}],
+        "contexts": [{"name": wanted, "context": of_context}],
+    }
+
+
+def _without_credential() -> ProblemsError:
+    return problem(
+        "names a server, and nothing says who asks there",
+        f"{k8s_auth.PLACE}{k8s_auth.PREFIX}HOST",
+        f"Set {k8s_auth.PREFIX}API_KEY, or {k8s_auth.PREFIX}USERNAME and {k8s_auth.PREFIX}PASSWORD, or "
+        f"{k8s_auth.PREFIX}CERT_FILE and {k8s_auth.PREFIX}KEY_FILE. A kubeconfig has to be named for Ansible: "
+        f"{k8s_auth.PREFIX}KUBECONFIG.",
+    )
+
+
+def _without_server(names: Iterable[str]) -> ProblemsError:
+    return problem(
+        f"is set, and there is neither {k8s_auth.PREFIX}HOST nor a kubeconfig",
+        f"{k8s_auth.PLACE}{', '.join(names)}",
+        f"Set {k8s_auth.PREFIX}HOST or {k8s_auth.PREFIX}KUBECONFIG; or unset it, to use the account of this pod.",
+    )
+
+
+def _merged(files: Iterable[Path]) -> dict[str, Any]:
+    """Kubeconfig of several files, as kubectl merges them."""
     merged: dict[str, Any] = {"clusters": [], "contexts": [], "users": []}
     for file in files:
         part = _read(file)
@@ -144,7 +288,7 @@ def from_file(path: str | None, context: str | None) -> Access:
         merged.setdefault("current-context", part.get("current-context") or None)
         if not merged["current-context"]:
             del merged["current-context"]
-    return from_dict(merged, context, Origin(os.pathsep.join(map(str, files))))
+    return merged
 
 
 def from_secret(
@@ -253,12 +397,16 @@ def _named(
     raise problem(f"the context names {key} {name!r}, which is not in {section}", place, f"There are: {known}.")
 
 
-def _impersonated(user: Mapping[str, Any], place: str) -> dict[str, str]:
-    for key in ("as-groups", "as-uid", "as-user-extra"):
+def _impersonated(user: Mapping[str, Any], place: str) -> tuple[tuple[str, str], ...]:
+    for key in ("as-uid", "as-user-extra"):
         if user.get(key):
             raise problem("is not supported", f"{place}.{key}", "Use the credentials of an account of its own.")
-    found = fields.visible(user, "as", place)
-    return {"Impersonate-User": found} if found else {}
+    found, groups = fields.visible(user, "as", place), fields.texts(user, "as-groups", place)
+    if groups and not found:
+        raise problem("names groups without a user", f"{place}.as-groups", "Add the user: as: …")
+    for each in groups:
+        fields.visible({"as-groups": each}, "as-groups", place)
+    return (*([("Impersonate-User", found)] if found else ()), *(("Impersonate-Group", each) for each in groups))
 
 
 def tls_context(ca_pem: str | None, where: str, *, verify: bool = True) -> ssl.SSLContext:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from .. import yaml_document
+from .. import private_file, yaml_document
 from ..problems import Problem, ProblemsError, Reason
 
 #: Size limit of a Secret; no kubeconfig needs more.
@@ -76,7 +76,7 @@ class Origin:
         """Content of the file that ``field`` names; ``base`` is the directory of the kubeconfig."""
         where = f"{field} in {self.where}"
         if self.keys is None:
-            return file_text(base / Path(name).expanduser(), where)
+            return file_text(base / private_file.expanded(name), where)
         key = name.removeprefix("./")
         if self.folder and Path(name).parent == self.folder:
             key = Path(name).name

@@ -50,6 +50,7 @@ Taken = TypeVar("Taken")
 
 JSON = "application/json"
 #: An object without its spec, data and status. A server that does not know this form answers with the whole object.
+TABLE = f"{JSON};as=Table;g=meta.k8s.io;v=v1"
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
 
 POOL = 32
@@ -93,7 +94,8 @@ class Transport:
         # Audit logs of API servers keep it, so that a change can be traced to its run.
         self._user_agent = f"{FIELD_MANAGER} (run {given})" if given else FIELD_MANAGER
         self._base_path = parts.path.rstrip("/")
-        self._proxy = access.proxy or _proxy_of_environment(parts.scheme, parts.hostname or "") or ""
+        of_environment = None if access.direct else _proxy_of_environment(parts.scheme, parts.hostname or "")
+        self._proxy = access.proxy or of_environment or ""
         self._pool = pool or self._make_pool()
 
     def with_patience(self, *, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Self:
@@ -258,7 +260,8 @@ class Transport:
             if self.before_write and verb in WRITES:
                 self.before_write()
             self._count(verb if attempt == 1 else "retry")
-            headers = {"Accept": accept, "User-Agent": self._user_agent, **self.access.headers()}
+            headers = self.access.headers()
+            headers.update({"Accept": accept, "User-Agent": self._user_agent})
             if data is not None:
                 headers["Content-Type"] = content_type
             after: float | None = None

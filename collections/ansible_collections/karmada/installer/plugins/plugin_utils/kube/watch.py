@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 
 import urllib3
 
 from ..api_object import Object
-from .answer import MIB, TooMuchError, lines, parsed
+from .answer import MIB, TooMuchError, parsed
 from .errors import ApiError
+from .stream import Lines
 
 #: JSON values in one event.
 MAX_VALUES = 300_000
@@ -27,9 +27,7 @@ class Watch(Iterator[Object]):
     def __init__(
         self, response: urllib3.BaseHTTPResponse, error: Callable[[Object], ApiError], longest: int = 64 * MIB
     ) -> None:
-        self._response, self._error, self._longest = response, error, longest
-        self._socket = getattr(getattr(response, "connection", None), "sock", None)
-        self._closed = False
+        self._lines, self._error = Lines(response, longest), error
         self._events = self._read()
 
     def __next__(self) -> Object:
@@ -37,30 +35,17 @@ class Watch(Iterator[Object]):
 
     def _read(self) -> Iterator[Object]:
         try:
-            for line in lines(self._response, self._longest):
+            for line in self._lines:
                 event: Object = parsed(line, MAX_VALUES)
                 if event["type"] == "ERROR":
                     raise self._error(event["object"])
                 yield event
-        except (urllib3.exceptions.HTTPError, OSError, ValueError, TypeError, KeyError, TooMuchError):
-            # Broken, silent for too long, no event, or closed by us (urllib3 then fails on its own closed file).
+        except (ValueError, TypeError, KeyError, TooMuchError):
+            # No event.
             return
         finally:
-            self._response.close()
-            self._response.release_conn()
+            self._lines.release()
 
     def close(self) -> None:
         """End the watch; safe from any thread, and repeatable."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._socket is not None:
-            # Shutting down the raw socket wakes a reader blocked in another thread; closing the descriptor would not.
-            inner = getattr(self._socket, "socket", self._socket)
-            try:
-                if isinstance(inner, socket.socket):
-                    socket.socket.shutdown(inner, socket.SHUT_RDWR)
-                else:
-                    inner.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        self._lines.close()

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updates and jobs as AWX runs them, with its own credentials, on the repository that users copy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import leaks
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
+from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer, running_api_server
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from awx_runner import Awx, Credential, Done, bearer_token, kubeconfig, stored
+
+NAMESPACE = "karmada-prod"
+OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/{NAMESPACE}/karmadadeployments"
+EXAMPLE = CHECKOUT / "examples/awx"
+#: Of plain hosts whose keys are known, which is no secret. AWX has the key to log in with in an agent.
+ON_HOSTS = {
+    "apiVersion": manifest.API_VERSION,
+    "kind": manifest.KIND,
+    "metadata": {"name": "hosts", "namespace": NAMESPACE},
+    "spec": {
+        "mode": "Binary",
+        "hosts": [{"name": "cp1", "address": "192.0.2.1"}],
+        "ssh": {"user": "karmada", "knownHostsSecretRef": {"name": "hosts"}},
+    },
+}
+HOST_KEYS = "192.0.2.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINever\n"
+#: In the place of ssh: says what it was called with, and what the file with keys of hosts holds.
+SSH = """#!/bin/sh
+folder=$(dirname "$0")
+printf '%s\\n' "$@" >"$folder/arguments"
+for word in "$@"; do
+  case "$word" in *UserKnownHostsFile=*) cat "$(echo "${word#*=}" | tr -d '"')" >"$folder/hosts" ;; esac
+done
+echo "Host key verification failed." >&2
+exit 255
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with running_api_server(tmp_path_factory.mktemp("host")) as found:
+        found.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _definition())
+        found.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        until(lambda: found.request("GET", OBJECTS)[0] == 200, "serving the CRD")
+        status, made = found.request("POST", OBJECTS, yaml.safe_load((EXAMPLE / "sites/prod.yaml").read_text()))
+        assert status == 201, made
+        yield found
+
+
+def _definition() -> Any:
+    return yaml.safe_load(manifest._SCHEMA_FILE.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def token(server: ApiServer) -> str:
+    """Token of a service account that may do everything, as one makes for AWX."""
+    account = {"kind": "ServiceAccount", "name": "awx", "namespace": NAMESPACE}
+    server.request("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "awx"}})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = {"metadata": {"name": "awx"}, "subjects": [account], "roleRef": role}
+    server.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    status, made = server.request("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/awx/token", {"spec": {}})
+    assert status == 201, made
+    return str(made["status"]["token"])
+
+
+@pytest.fixture(scope="module")
+def awx(tmp_path_factory: pytest.TempPathFactory) -> Awx:
+    """AWX with the repository to copy, and beside its document sources of the object and of plain hosts."""
+    root = tmp_path_factory.mktemp("awx")
+    project = root / "checkout"
+    shutil.copytree(EXAMPLE, project)
+    of_object = {"plugin": "karmada.installer.karmada", "namespace": NAMESPACE, "name": "prod"}
+    (project / "sites/object.karmada.yml").write_text(yaml.safe_dump(of_object), encoding="utf-8")
+    of_hosts = {"plugin": "karmada.installer.karmada", "manifest": "hosts.yaml", "secrets": "secrets"}
+    (project / "sites/hosts.karmada.yml").write_text(yaml.safe_dump(of_hosts), encoding="utf-8")
+    (project / "sites/hosts.yaml").write_text(yaml.safe_dump(ON_HOSTS), encoding="utf-8")
+    (project / "sites/secrets/hosts").mkdir(parents=True)
+    (project / "sites/secrets/hosts/known_hosts").write_text(HOST_KEYS, encoding="utf-8")
+    return Awx(root, project, CHECKOUT / "collections")
+
+
+@pytest.fixture(scope="module")
+def credential(server: ApiServer, token: str) -> Credential:
+    return bearer_token(server.url, token, server.ca.read_text())
+
+
+@pytest.fixture(scope="module")
+def updated(awx: Awx, credential: Credential) -> tuple[Done, dict[str, Any]]:
+    return awx.update("sites/object.karmada.yml", credential)
+
+
+@pytest.fixture(scope="module")
+def inventory(updated: tuple[Done, dict[str, Any]]) -> dict[str, Any]:
+    done, exported = updated
+    assert done.rc == 0, done.output
+    return stored(exported)
+
+
+@pytest.fixture(scope="module")
+def reported(awx: Awx, inventory: dict[str, Any], credential: Credential) -> Done:
+    return awx.job("playbooks/report.yml", inventory, credential)
+
+
+def test_what_is_kept_of_an_update_is_right_in_a_job_of_another_folder_and_credential(
+    updated: tuple[Done, dict[str, Any]], inventory: dict[str, Any], reported: Done
+) -> None:
+    assert reported.rc == 0, reported.output
+    kept = inventory["_meta"]["hostvars"]["karmada_control"]
+    connection = kept["karmada_connection"]
+    assert {name for name, each in connection.items() if each} == {"beside", "object_uid"}
+    assert connection["beside"] == "sites/prod"
+    for folder in (updated[0].folder, reported.folder):
+        assert str(folder) not in json.dumps(inventory), "a job has another one"
+
+
+def test_the_report_is_an_artifact_of_the_job_and_nothing_is_left_in_the_project(awx: Awx, reported: Done) -> None:
+    written = json.loads((reported.artifacts / "report.json").read_text())
+    found = reported.statistics["karmada_status"]
+    assert found["phase"] == written["phase"] == "Preflight"
+    assert found == written, "it is small enough to be whole"
+    results = [each["event_data"]["res"] for each in reported.events if "status" in each["event_data"].get("res", {})]
+    assert [each["status"] for each in results] == [written]
+    checked_out, used = awx.project, reported.folder / "project"
+    assert {path.relative_to(used) for path in used.rglob("*")} == {
+        path.relative_to(checked_out) for path in checked_out.rglob("*")
+    }
+
+
+def test_artifacts_of_a_job_are_variables_of_the_next(
+    awx: Awx, inventory: dict[str, Any], credential: Credential, reported: Done
+) -> None:
+    done = awx.job("playbooks/report.yml", inventory, credential, variables=reported.statistics, arguments=["--check"])
+    assert done.rc == 0, done.output
+    assert done.statistics["karmada_status"]["phase"] == "Preflight"
+    assert not (done.artifacts / "report.json").exists(), "a check writes none"
+
+
+def test_nothing_that_awx_keeps_shows_a_credential(
+    updated: tuple[Done, dict[str, Any]], inventory: dict[str, Any], reported: Done, token: str
+) -> None:
+    texts = {**updated[0].texts(), **reported.texts(), "stored inventory": json.dumps(inventory)}
+    assert any("karmada_status" in text for text in texts.values())
+    for name, text in texts.items():
+        assert list(leaks.leaks(text, {"token": {token}})) == [], name
+
+
+def test_one_without_a_ca_works_and_each_job_says_what_that_means(
+    awx: Awx, inventory: dict[str, Any], server: ApiServer, token: str
+) -> None:
+    done = awx.job("playbooks/report.yml", inventory, bearer_token(server.url, token))
+    assert done.rc == 0, done.output
+    assert "K8S_AUTH_VERIFY_SSL: it switches off the verification" in done.output
+
+
+def test_a_credential_type_with_a_kubeconfig_works(awx: Awx, inventory: dict[str, Any], server: ApiServer) -> None:
+    done = awx.job("playbooks/report.yml", inventory, kubeconfig(server.kubeconfig_for_secret()))
+    assert done.rc == 0, done.output
+    key = leaks.texts_of(server.client_key.read_bytes())
+    for name, text in done.texts().items():
+        assert list(leaks.leaks(text, {"kubeconfig": key})) == [], name
+
+
+def test_an_update_without_a_credential_fails_and_says_what_to_do_in_awx(awx: Awx) -> None:
+    done, exported = awx.update("sites/object.karmada.yml")
+    assert done.rc not in (0, None)
+    assert exported == {}, "AWX would delete what it leaves out"
+    said = " ".join(done.output.split())
+    assert "In AWX, give the job template and the inventory source a credential of the cluster." in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (None, "In AWX, give the job template and the inventory source a credential of the cluster."),
+        ({"K8S_AUTH_API_KEY": "ended"}, "does not accept our certificate or token"),
+        ({"K8S_AUTH_HOST": "192.0.2.1:6443"}, "environment variable K8S_AUTH_HOST: is no address that can be"),
+        ({"K8S_AUTH_SSL_CA_CERT": ""}, "the server's certificate is not signed by the CA we were given"),
+    ],
+)
+def test_a_job_with_a_credential_that_does_not_lead_there_is_refused_in_words(
+    awx: Awx, inventory: dict[str, Any], credential: Credential, changed: dict[str, str] | None, told: str
+) -> None:
+    given = [Credential({**credential.environment, **changed}, credential.file)] if changed is not None else []
+    done = awx.job("playbooks/report.yml", inventory, *given)
+    assert done.rc == 2, done.output
+    assert told in " ".join(done.output.split())
+
+
+def test_a_job_on_plain_hosts_lets_in_only_those_whose_keys_the_project_has(awx: Awx) -> None:
+    """AWX has the check of host keys switched off by a variable that is stronger than the project's settings."""
+    updated, exported = awx.update("sites/hosts.karmada.yml")
+    assert updated.rc == 0, updated.output
+    seen = awx.root / "ssh"
+    seen.mkdir()
+    (seen / "ssh").write_text(SSH)
+    (seen / "ssh").chmod(0o755)
+    instead = {"ansible_ssh_executable": str(seen / "ssh")}
+    done = awx.job("playbooks/report.yml", stored(exported), variables=instead)
+    assert (done.rc, "Host key verification failed" in done.output) == (4, True), done.output
+    arguments = (seen / "arguments").read_text().splitlines()
+    checks = [each.partition("=")[2] for each in arguments if "StrictHostKeyChecking=" in each]
+    # ssh takes the first.
+    assert checks[0] == "yes"
+    assert 'User="karmada"' in arguments
+    assert (seen / "hosts").read_text() == HOST_KEYS, "the folder of the update is not there any more"
