@@ -11,12 +11,14 @@ import json
 import random
 import stat
 import string
+import subprocess
 import sys
 import tarfile
 import textwrap
 from pathlib import Path
 
 import leaks
+import pyrage
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -132,7 +134,8 @@ def test_each_line_of_a_key_is_found_without_its_frame_unless_it_is_public(name:
     found = [bool(_found(f"x {line} y", _values(f"key: {name}"))) for line in lines]
     # The last line of an elliptic key is a piece of its public one, and may be a whole line of its certificate; the
     # number that an RSA key has in common with its certificate fills several, and its last line may be a short one.
-    public = {"elliptic, PKCS 8": 1, "elliptic": 1, "RSA, PKCS 8": 6, "RSA": 6, "SSH": 0}[name]
+    # Every key of OpenSSH has the first line of any other.
+    public = {"elliptic, PKCS 8": 1, "elliptic": 1, "RSA, PKCS 8": 6, "RSA": 6, "SSH": 1}[name]
     assert found.count(False) <= public
     assert found.count(True) >= 2
 
@@ -163,6 +166,13 @@ def test_what_everybody_may_know_is_not_reported(name: str) -> None:
     values = leaks.values_of(every + beside + hosts)
     assert _found(public, values) == []
     assert [line for line in leaks.leaks(public, values) if "BEGIN" in line] == []
+
+
+def test_of_a_key_pair_of_age_the_private_key_is_secret() -> None:
+    pair = pyrage.x25519.Identity.generate()
+    values = leaks.values_in({"identity.txt": f"# public key: {pair.to_public()}\n{pair}\n".encode()})
+    assert list(leaks.leaks(f'{{"recipients": ["{pair.to_public()}"]}}', values)) == []
+    assert list(leaks.leaks(f"opened with {pair}", values)) == ["line 1: the value of identity.txt"]
 
 
 def test_a_public_value_is_nothing_to_look_for() -> None:
@@ -279,3 +289,57 @@ def test_a_key_that_was_renewed_is_looked_for_beside_the_one_before(
         assert run("remember", "values", "--cluster=c=full") == 0
     (tmp_path / "log").write_text(_encoded(old))
     assert run("look", "values", "log") == 1
+
+
+def _planted(root: Path, *places: str) -> bytes:
+    """What is packed of a host that has the key in these files, and much else that is none."""
+    for place in (*places, "var/log/quiet.log", "etc/hosts"):
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_text(_pem("elliptic") if place in places else "127.0.0.1 localhost")
+    return subprocess.run(["sh", "-c", leaks.packing_elsewhere(str(root))], check=True, capture_output=True).stdout
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("home/lab/.ansible/tmp/one/source", "tmp/x", "run/user/0/.state.json", "dev/shm/y", "var/tmp/z"),
+        *("var/log/journal/a", "etc/systemd/system/karmada.service", "root/.bash_history", "etc/karmada-copy/a.key"),
+    ],
+)
+def test_a_key_outside_of_the_folders_of_control_planes_is_found_on_a_host(tmp_path: Path, place: str) -> None:
+    values = leaks.values_in({"etc/karmada/prod/etcd/server.key": _pem("elliptic").encode()})
+    found = leaks.elsewhere(_planted(tmp_path, place), values)
+    assert found
+    assert all(each.startswith(f"/{place}: ") for each in found)
+
+
+def test_where_control_planes_have_their_keys_is_not_elsewhere(tmp_path: Path) -> None:
+    places = ("etc/karmada/prod/a.key", "var/lib/karmada-installer/prod/state/b.key", "var/lib/karmada/prod/etcd/c")
+    values = leaks.values_in({"etc/karmada/prod/a.key": _pem("elliptic").encode()})
+    assert leaks.elsewhere(_planted(tmp_path, *places), values) == []
+
+
+def test_a_host_is_looked_at_for_the_values_that_are_remembered(
+    run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("remember", "values", "--cluster=c=full") == 0
+    packed = {"sound": _archive({"tmp/x": "x"}), "leaky": _archive({"tmp/x": f"x\n{_encoded(TOKEN)}"})}
+    monkeypatch.setattr(leaks, "_packed", lambda _lab, host, _pack: packed[host])
+    assert run("look", "values", "--host=sound") == 0
+    assert run("look", "values", "--host=sound", "--host=leaky") == 1
+    told = capsys.readouterr().out
+    assert "host leaky: /tmp/x: line 2: the value of cluster c" in told
+    assert TOKEN not in told
+
+
+def test_no_place_to_look_at_is_an_error(run) -> None:
+    assert run("remember", "values", "--cluster=c=full") == 0
+    assert run("look", "values") == 2
+
+
+def test_the_first_line_of_a_key_of_openssh_is_that_of_any_other() -> None:
+    other = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    ours = leaks.texts_of(_pem("SSH").encode())
+    assert ours
+    assert not [each for each in ours if each in other.decode()]
+    assert [each for each in ours if each in _pem("SSH")], "its other lines are looked for"

@@ -208,10 +208,14 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize(("child", "code", "survivors"), [("ends", 137, 0), ("goes-on", 98, 1)])
-def test_a_first_process_that_is_killed_alone_shows_what_goes_on_without_it(tmp_path, child, code, survivors):
+@pytest.mark.parametrize(
+    ("child", "but", "code", "survivors"),
+    [("ends", "", 137, 0), ("goes-on", "", 98, 1), ("goes-on", "^ssh", 98, 1), ("goes-on", "goes-on", 137, 0)],
+)
+def test_a_first_process_that_is_killed_alone_shows_what_goes_on_without_it(tmp_path, child, but, code, survivors):
     report = tmp_path / "report"
-    words = [sys.executable, TOOLS / "interrupt.py", "--at-line", "ready", "--report", report, "--first-alone", "--"]
+    words = [sys.executable, TOOLS / "interrupt.py", "--at-line", "ready", "--report", report, "--first-alone"]
+    words += ["--but", but, "--"]
     # The default is for ansible-playbook on a busy machine.
     patient = f"import interrupt, sys; interrupt.kill_first.__defaults__ = ({1.0 if survivors else IN_VAIN_SECONDS},)"
     words[1:2] = ["-c", f"{patient}; sys.exit(interrupt.main())"]

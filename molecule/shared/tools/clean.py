@@ -22,7 +22,7 @@ OURS = "--selector=app.kubernetes.io/managed-by=karmada-installer"
 SCENARIOS = "--selector=karmada-installer/scenario"
 PROPAGATED = "--selector=karmada.io/managed=true"
 OPERATOR = "--selector=app.kubernetes.io/part-of=karmada-installer"
-DEFINITION = "customresourcedefinition/karmadadeployments.installer.karmada.io"
+DEFINITIONS = ("karmadadeployments.installer.karmada.io", "etcdbackups.installer.karmada.io")
 RIGHTS = "clusterroles,clusterrolebindings"
 OF_OTHERS = re.compile("/karmada-(agent|impersonator|controller-manager:)")
 NAMESPACES_OF_OTHERS = ("namespaces", "karmada-cluster", "karmada-system", "--ignore-not-found")
@@ -31,7 +31,7 @@ LEFTOVERS = (
     ("namespaces", SCENARIOS),
     (RIGHTS, OURS),
     (RIGHTS, OPERATOR),
-    (DEFINITION, "--ignore-not-found"),
+    ("customresourcedefinitions", *DEFINITIONS, "--ignore-not-found"),
     ("customresourcedefinitions", OURS),
     (RIGHTS, PROPAGATED),
     ("deployments,services,configmaps", "--all-namespaces", PROPAGATED),

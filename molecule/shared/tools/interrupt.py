@@ -3,7 +3,7 @@
 
     interrupt.py --record COURSE -- COMMAND...
     interrupt.py (--after SECONDS | --at-line PATTERN | --when WITNESS | --course COURSE --at SHARE) [--report FILE]
-        [--first-alone [--signal NAME]] -- COMMAND...
+        [--first-alone [--signal NAME] [--but PATTERN]] -- COMMAND...
 
 Processes are found by their parents, as /proc has them, never by name. This program is the reaper of what its command
 leaves behind, so a process that made a session of its own, or whose parent is gone, is still found. Exit code 137 when
@@ -12,7 +12,8 @@ the command was killed, else its own.
 --first-alone kills only the first process, as the kernel does that runs out of memory, and whoever cancels a job by its
 process group. The others are given a while to end by themselves; exit code 98 when one does not. --signal sends it
 another signal than KILL, such as TERM or HUP, which it may act upon; the exit code is then 128 and the number of the
-signal.
+signal. Commands that match --but need not end by themselves: an SSH connection persists, and a step at its other end
+goes on.
 
 A playbook that goes on where another was killed is faster there, so time alone says little about how far it is.
 --record notes when an undisturbed run came to each of its tasks. --course and --at then find which task it was in
@@ -79,8 +80,8 @@ def descendants(parent_of: Mapping[int, int], ancestor: int) -> list[int]:
     return found
 
 
-def kill_all() -> int:
-    """Kill everything that descends from us, until nothing is left; returns how many processes it were."""
+def kill_all() -> set[int]:
+    """Kill everything that descends from us, until nothing is left; returns which processes it were."""
     killed: set[int] = set()
     while alive := descendants(parents(), os.getpid()):
         # Stopped first, so that none starts another one while the rest is being killed.
@@ -94,20 +95,28 @@ def kill_all() -> int:
         _reap()
         time.sleep(0.01)
     _reap()
-    return len(killed)
+    return killed
 
 
 def kill_first(
-    first: int, sign: signal.Signals = signal.SIGKILL, seconds: float = _NOTICE_SECONDS
-) -> tuple[int, list[str]]:
-    """Signal one process; how many there were with its descendants, and the commands of those that outlive it."""
+    first: int, sign: signal.Signals = signal.SIGKILL, but: str = "", seconds: float = _NOTICE_SECONDS
+) -> tuple[set[int], list[str]]:
+    """Signal one process; it and its descendants, and the commands of those that outlive it, except those that match
+    ``but``.
+    """
     there = [first, *descendants(parents(), first)]
     os.kill(first, sign)
     deadline = time.monotonic() + seconds
-    while (left := descendants(parents(), os.getpid())) and time.monotonic() < deadline:
+    while (left := _others(but)) and time.monotonic() < deadline:
         _reap()
         time.sleep(0.05)
-    return len(there), [_command_of(each) for each in left]
+    return set(there), left
+
+
+def _others(but: str) -> list[str]:
+    """Commands of all that descends from us, except those that match this."""
+    commands = map(_command_of, descendants(parents(), os.getpid()))
+    return [each for each in commands if not (but and re.search(but, each))]
 
 
 def _command_of(process: int) -> str:
@@ -194,7 +203,12 @@ def within_course(course: Course, share: float) -> tuple[str, float]:
 
 
 def run(
-    command: list[str], trigger: Trigger, *, first_alone: bool = False, sign: signal.Signals = signal.SIGKILL
+    command: list[str],
+    trigger: Trigger,
+    *,
+    first_alone: bool = False,
+    sign: signal.Signals = signal.SIGKILL,
+    but: str = "",
 ) -> tuple[dict[str, object], Course]:
     """Run it with its output passed on, until its end or until it is to be killed, with all it started or alone."""
     become_reaper()
@@ -222,9 +236,9 @@ def run(
     seconds = round(time.monotonic() - started, 2)
     finished = child.returncode
     trigger.close()
-    count, survivors = kill_first(child.pid, sign) if first_alone and finished is None else (0, [])
+    there, survivors = kill_first(child.pid, sign, but) if first_alone and finished is None else (set(), [])
     # What it left running in the background when it ended by itself is not ours to keep either.
-    killed = kill_all() + count - len(survivors)
+    killed = len(kill_all() | there)
     reader.join(5)
     if finished is not None:
         return {"killed": False, "seconds": seconds, "rc": finished, "left_running": killed}, course
@@ -249,6 +263,7 @@ def main() -> int:
     parser.add_argument(
         "--signal", type=lambda name: signal.Signals[f"SIG{name}"], default=signal.SIGKILL, metavar="NAME"
     )
+    parser.add_argument("--but", default="", metavar="PATTERN", help="commands that may outlive the first process")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     if options.signal != signal.SIGKILL and not options.first_alone:
@@ -261,7 +276,7 @@ def main() -> int:
         task, after = within_course([(at, line) for at, line in json.loads(options.course.read_text())], options.at)
         trigger = Trigger(task=task, after=after)
         print(f"To be killed {after} s after: {task}", flush=True)
-    found, course = run(options.command, trigger, first_alone=options.first_alone, sign=options.signal)
+    found, course = run(options.command, trigger, first_alone=options.first_alone, sign=options.signal, but=options.but)
     if options.record:
         options.record.write_text(json.dumps(course) + "\n")
     if found["killed"]:

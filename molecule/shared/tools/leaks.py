@@ -3,6 +3,7 @@
 
     leaks.py remember VALUES [--cluster NAME=KUBECONFIG]... [--lab LAB --host NAME]... [--file FILE]...
     leaks.py look VALUES LOG...
+    leaks.py look VALUES [--lab LAB] --host NAME...
 
 ``remember`` adds to the file VALUES, which only its owner may read, what nobody may be shown: every value of every
 Secret of a cluster; on a host, what holds keys below the folders of control planes; a file of the user's with a key or
@@ -12,7 +13,9 @@ is remembered while it is there.
 ``look`` looks for all of them, and for the shapes of secrets that nobody has told it: private keys by their headers,
 tokens of service accounts, bootstrap tokens. A value is found whole, line by line of a PEM block without its frame, and
 in base64, wherever in a longer text in base64 it may stand, also across the ends of lines. Certificates and public keys
-are none. What was found is named by where it is, never shown. Exit code 1: something was found; 2: nothing to look for.
+are none. On a host it looks for the values alone, in every file that a run or a component could have written outside of
+the folders that control planes have there. What was found is named by where it is, never shown. Exit code 1: something
+was found; 2: nothing to look for.
 """
 
 from __future__ import annotations
@@ -43,9 +46,18 @@ from snapshot import Object, kubectl
 CERTIFICATE = base64.b64encode(b"-----BEGIN CERTIFICAT").decode()
 #: How public keys of SSH begin: Ed25519, RSA, ECDSA.
 PUBLIC_SSH = ("AAAAC3NzaC1lZDI1NTE5", "AAAAB3NzaC1yc2E", "AAAAE2VjZHNhLXNoYTItbmlzdH")
+#: A public key of age: what a private one begins with in its file, and what a backup says of its recipients.
+PUBLIC_AGE = re.compile(r"age1[02-9ac-hj-np-z]{58}")
 PUBLIC_NAMES = (".crt", ".pub")
 #: Where a control plane keeps anything on a host.
 HOST_FOLDERS = ("etc/karmada", "var/lib/karmada-installer")
+#: Where else a run or a component could leave something on a host, disk and memory, and what is not looked at there:
+#: the data of etcd, which an API server has encrypted, and programs.
+WRITABLE_FOLDERS = ("dev/shm", "etc", "home", "opt", "root", "run", "srv", "tmp", "usr/local", "var")
+NOT_LOOKED_AT = (
+    *(*HOST_FOLDERS, "var/lib/karmada", "usr/local/lib/karmada"),
+    *("var/cache/apt", "var/lib/apt", "var/lib/dpkg"),
+)
 
 
 def in_base64(secret: bytes) -> set[str]:
@@ -88,6 +100,10 @@ _HOLDS_A_KEY = re.compile(
 )
 
 
+#: First line of every private key of OpenSSH: format, cipher and kind. All keys of a kind have the same one.
+_FIRST_OF_SSH = base64.b64encode(b"openssh-key-v1\0").decode()
+
+
 def values_in(contents: Mapping[str, bytes]) -> dict[str, set[str]]:
     """Name → the texts in which a value could appear, the words of a readable one each on its own.
 
@@ -122,7 +138,7 @@ def texts_of(value: bytes) -> set[str]:
     words = list(_words(_PUBLIC_BLOCK.sub(b"", value).decode(errors="replace")))
     found = {encoded} if _is_secret(encoded) and not _is_public(words) else set()
     for word in words:
-        if _is_secret(word) and not _stands_in(public, word):
+        if _is_secret(word) and not word.startswith(_FIRST_OF_SSH) and not _stands_in(public, word):
             found |= _forms([word])
         # What proves a token is its last part; the others say whose it is, and are enough to find it as well.
         if PATTERNS["a token"].fullmatch(word):
@@ -196,10 +212,13 @@ def _is_secret(word: str) -> bool:
     """Names and addresses around a key are none. A line of a key may have no digit; names are not as long as that."""
     shape = re.fullmatch(rf"[A-Za-z0-9+/=_-]{{{SHORTEST},}}", word)
     by_chance = any(map(str.isdigit, word)) or (len(word) >= 2 * SHORTEST and word != word.lower())
-    return shape is not None and by_chance and not word.startswith((CERTIFICATE, *PUBLIC_SSH))
+    public = word.startswith((CERTIFICATE, *PUBLIC_SSH)) or PUBLIC_AGE.fullmatch(word)
+    return shape is not None and by_chance and not public
 
 
-def leaks(text: str, values: Mapping[str, set[str]]) -> Iterator[str]:
+def leaks(
+    text: str, values: Mapping[str, set[str]], patterns: Mapping[str, re.Pattern[str]] = PATTERNS
+) -> Iterator[str]:
     """What is in this text that should not be, by line."""
     # A long output says most things many times; what could be a secret of it is little.
     runs = "\n".join(set(_TEXT_OF_BASE64.findall(text)))
@@ -209,7 +228,7 @@ def leaks(text: str, values: Mapping[str, set[str]]) -> Iterator[str]:
     }
     seen = {name: bool(secrets) for name, secrets in there.items()}
     for number, line in enumerate(text.splitlines(), start=1):
-        for what, pattern in PATTERNS.items():
+        for what, pattern in patterns.items():
             if pattern.search(line):
                 yield f"line {number}: {what}"
         for name, secrets in there.items():
@@ -233,12 +252,35 @@ def holding_keys(archive: bytes) -> dict[str, bytes]:
     return found
 
 
+def elsewhere(archive: bytes, values: Mapping[str, set[str]]) -> list[str]:
+    """Where in the files of this archive one of the values is."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+        return [
+            f"/{member.name}: {line}"
+            for member in packed
+            if (content := packed.extractfile(member))
+            for line in leaks(content.read().decode(errors="replace"), values, {})
+        ]
+
+
+def packing_elsewhere(root: str = "/") -> str:
+    """Command of a shell that packs what is below ``WRITABLE_FOLDERS``. Files may come and go while it looks."""
+    skipped = " -o ".join(f"-path {each}" for each in NOT_LOOKED_AT)
+    return (
+        f"cd {root} && find $(ls -d {' '.join(WRITABLE_FOLDERS)} 2>/dev/null) -xdev \\( {skipped} \\) -prune "
+        "-o -type f -print0 2>/dev/null "
+        "| { tar --create --null --files-from=- --ignore-failed-read --warning=none; test $? -le 1; }"
+    )
+
+
 def _on_host(lab: str, host: str) -> dict[str, bytes]:
     """What holds keys on a host; it goes from there into this program, and to no other place."""
     there = f"$(ls -d {' '.join(HOST_FOLDERS)} 2>/dev/null)"
-    pack = f"cd / && tar --create --files-from=/dev/null {there}"
-    done = subprocess.run([lab, "exec", host, "--", "sh", "-c", pack], check=True, stdout=subprocess.PIPE)
-    return holding_keys(done.stdout)
+    return holding_keys(_packed(lab, host, f"cd / && tar --create --files-from=/dev/null {there}"))
+
+
+def _packed(lab: str, host: str, pack: str) -> bytes:
+    return subprocess.run([lab, "exec", host, "--", "sh", "-c", pack], check=True, stdout=subprocess.PIPE).stdout
 
 
 def _secrets_in(kubeconfig: str) -> list[Object]:
@@ -269,13 +311,19 @@ def remember(options: argparse.Namespace) -> int:
 
 
 def look(options: argparse.Namespace) -> int:
-    """Look for the values in the logs."""
+    """Look for the values in the logs, and on the hosts."""
     values = _read(options.values)
     if not values:
         print(f"{options.values} holds nothing to look for", file=sys.stderr)
         return 2
+    if not options.log and not options.host:
+        print("neither a log nor a host to look at", file=sys.stderr)
+        return 2
     found = [f"{log}: {line}" for log in options.log for line in leaks(log.read_text(errors="replace"), values)]
-    print("\n".join(found) if found else f"No secret in {len(options.log)} logs, {len(values)} values looked for.")
+    for host in options.host:
+        found += [f"host {host}: {each}" for each in elsewhere(_packed(options.lab, host, packing_elsewhere()), values)]
+    places = f"{len(options.log)} logs and {len(options.host)} hosts"
+    print("\n".join(found) if found else f"No secret in {places}, {len(values)} values looked for.")
     return 1 if found else 0
 
 
@@ -296,7 +344,9 @@ def main() -> int:
     one.set_defaults(run=remember)
     one = commands.add_parser("look")
     one.add_argument("values", type=Path)
-    one.add_argument("log", nargs="+", type=Path)
+    one.add_argument("log", nargs="*", default=[], type=Path)
+    one.add_argument("--lab", default="lab")
+    one.add_argument("--host", action="append", default=[])
     one.set_defaults(run=look)
     options = parser.parse_args()
     code: int = options.run(options)

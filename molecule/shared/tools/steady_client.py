@@ -270,7 +270,9 @@ def during(server: Upstream, command: Sequence[str], rate: float, before: float,
     """Write and watch, from before the command until after it; returns what came of it."""
     record = Record()
     api = Api(server, record)
-    api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    # Karmada makes every namespace on each member, where it outlives the control plane.
+    labels = {"namespace.karmada.io/skip-auto-propagation": "true"}
+    api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
     api.clear()
     _status, listed = api.request("GET", CONFIG_MAPS)
     writing_over, watching_over = threading.Event(), threading.Event()
