@@ -46,21 +46,25 @@ venv: ## the virtual environment with everything the other targets need; prints 
 	@$(IN_VENV)
 
 .PHONY: requirements
-requirements: ## resolves setup.cfg anew and writes versions and hashes into requirements.txt and its like
+requirements: ## resolves setup.cfg anew and writes versions and hashes into requirements.txt and its like; [ADD_ONLY=yes]
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(PYTHON) -m venv "$$tmp/venv"; \
 	"$$tmp/venv/bin/pip" install --quiet --disable-pip-version-check uv; \
 	compile() { \
 		{ sed '/^[^#]/,$$d' "$$1"; \
-			"$$tmp/venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
+			"$$tmp/venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+				$(if $(ADD_ONLY),--constraint "$$1",--upgrade) \
 				--no-annotate --no-header "$${@:2}"; } >"$$tmp/$$1"; \
 		cp "$$tmp/$$1" "$$1"; \
 	}; \
 	compile requirements-test.txt --extra test setup.cfg; \
-	compile requirements.txt --extra socks --extra operator --constraint requirements-test.txt setup.cfg; \
+	compile requirements.txt --extra socks --extra backup --extra operator --constraint requirements-test.txt setup.cfg; \
 	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["docs"])' \
 		>"$$tmp/docs.in"; \
-	compile requirements-docs.txt --constraint requirements-test.txt "$$tmp/docs.in"
+	compile requirements-docs.txt --constraint requirements-test.txt "$$tmp/docs.in"; \
+	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["publish"])' \
+		>"$$tmp/publish.in"; \
+	compile requirements-publish.txt "$$tmp/publish.in"
 
 .PHONY: needs-go
 needs-go:
@@ -135,7 +139,14 @@ flags: needs-go ## records which flags and feature gates the programs of each kn
 
 .PHONY: collection
 collection: ## the collection's artifact, in build/
+	$(IN_VENV) python tools/changelog.py
+	$(IN_VENV) python tools/sanity_ignores.py
 	$(IN_VENV) ansible-galaxy collection build --force --output-path build $(COLLECTION)
+
+# In an environment of its own, as the site is: its tools are large, and nothing else needs them.
+.PHONY: publishable
+publishable: collection ## what Galaxy asks of the artifact: its importer, sanity, the changelog, the execution environment
+	REQUIREMENTS=requirements-publish.txt $(IN_VENV) python tools/publishable.py $(SANITY_ARGS)
 
 .PHONY: lab
 lab: needs-go
@@ -158,6 +169,13 @@ scenario-%: needs-go
 	rm -f $(ANSIBLE_HOME)/tmp/molecule.*.$*/state.yml
 	$(RECORD) $* -- molecule test -s $*
 
+# Every program that tests run, built before the first of them: a build gives way to all else, and would starve beside lanes.
+.PHONY: programs
+programs: needs-go
+	$(IN_VENV) $(LAB) prepare
+	$(IN_VENV) $(LAB) artifacts
+	$(IN_VENV) python tools/helm.py version >/dev/null
+
 # Three lanes side by side: what needs no lab, what takes the lab of three clusters, what makes a lab of its own. In a lane one
 # part follows the other, and the output of each is shown when it has ended. $(1): the scenarios.
 CHECKS := lint unit contract
@@ -177,7 +195,7 @@ lane-own-labs:
 	$(call in_lane,$(patsubst %,scenario-%,$(filter $(OWN_LAB),$(LANE_SCENARIOS))))
 
 .PHONY: test
-test: needs-go lab ## what continuous integration runs: lint, unit, contract and the main scenarios
+test: needs-go lab programs ## what continuous integration runs: lint, unit, contract and the main scenarios
 	+@$(call run_in_lanes,$(SCENARIOS))
 	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS)
 	@echo 'Everything passed: $(CHECKS) $(SCENARIOS).'
@@ -189,8 +207,9 @@ test-full: export UNINSTALL_KILLS ?= 10
 test-full: export TEST_ALL_RELEASES := true
 test-full: export ETCD_HISTORIES ?= 10000
 test-full: export ETCD_MOMENTS ?= 1
+test-full: export LEADER_MOMENTS ?= 0
 test-full: export UNINSTALL_VARIANTS ?= all
-test-full: needs-go lab ## the same with every scenario; goes on where it was stopped
+test-full: needs-go lab programs ## the same with every scenario; goes on where it was stopped
 	+@$(call run_in_lanes,$(SCENARIOS_FULL))
 	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS_FULL)
 	@echo 'Everything passed: $(CHECKS) $(SCENARIOS_FULL).'

@@ -22,7 +22,11 @@ _NOT_DUMPED = {"events", "events.events.k8s.io", "nodes.metrics.k8s.io", "pods.m
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
 _BASE64_PRIVATE_KEY = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]*")
 _TOKEN = re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+")
-_FIELD = re.compile(r'("?(?:client-key-data|token|password|certificate-key)"?\s*[:=]\s*"?)[^"\s,}]+', re.IGNORECASE)
+#: A value is a word: what else JSON has after a colon stays, so that it can be read as JSON.
+_FIELD = re.compile(
+    r'("?(?:client-key-data|token|password|certificate-key)"?\s*[:=]\s*"?)(?!(?:true|false|null)\b)[^"\s,{}\[\]]+',
+    re.IGNORECASE,
+)
 
 
 def redact_text(text: str) -> str:

@@ -57,6 +57,8 @@ METALLB_VERSION = "v0.15.2"
 # Of the releases that read annotations of ingress-nginx, the newest whose module is whole: that of v3.7 leaves out a
 # package that its go.mod takes from a folder beside it.
 TRAEFIK_VERSION = "v3.6.12"
+VERSITYGW_VERSION = "v1.8.0"
+AGE_VERSION = "v1.3.2"
 
 # Beside what the collection installs:
 _KUBERNETES_COMMANDS = ("kubeadm", "kubelet", "kubectl", "kube-scheduler", "kube-proxy")
@@ -103,6 +105,39 @@ import (
 )
 
 func main() { coremain.Run() }
+"""
+
+# versitygw over a folder. Its own program also has clients of four other stores and of its tests: half as much again.
+_VERSITYGW_MAIN = """package main
+
+import (
+\t"context"
+\t"flag"
+\t"log"
+
+\t"github.com/versity/versitygw/backend/meta"
+\t"github.com/versity/versitygw/backend/posix"
+\t"github.com/versity/versitygw/embedgw"
+)
+
+func main() {
+\tgateway := embedgw.Config{MaxConnections: 1000, MaxRequests: 1000, MultipartMaxParts: 10000}
+\tvar port, versions string
+\tflag.StringVar(&gateway.RootUserAccess, "access", "", "access key of the account")
+\tflag.StringVar(&gateway.RootUserSecret, "secret", "", "secret of the account")
+\tflag.StringVar(&gateway.Region, "region", "", "region")
+\tflag.StringVar(&port, "port", "", "address and port to listen on")
+\tflag.StringVar(&gateway.CertFile, "cert", "", "certificate")
+\tflag.StringVar(&gateway.KeyFile, "key", "", "key of the certificate")
+\tflag.StringVar(&versions, "versioning-dir", "", "folder for old versions of objects")
+\tflag.Parse()
+\tgateway.Ports = []string{port}
+\tstore, err := posix.New(flag.Arg(0), meta.XattrMeta{}, posix.PosixOpts{VersioningDir: versions, Concurrency: 100})
+\tif err != nil {
+\t\tlog.Fatal(err)
+\t}
+\tlog.Fatal(embedgw.RunVersityGW(context.Background(), store, &gateway))
+}
 """
 
 # The process that holds a pod's namespaces: sleeps, reaps, goes on SIGTERM.
@@ -171,12 +206,8 @@ def catalogue(
         Product(
             name="etcd",
             version=etcd,
-            modules=(*PROJECTS["etcd"].modules, "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdutl/v3"),
-            packages={
-                **PROJECTS["etcd"].packages,
-                "etcdctl": "go.etcd.io/etcd/etcdctl/v3",
-                "etcdutl": "go.etcd.io/etcd/etcdutl/v3",
-            },
+            modules=(*PROJECTS["etcd"].modules, "go.etcd.io/etcd/etcdctl/v3"),
+            packages={**PROJECTS["etcd"].packages, "etcdctl": "go.etcd.io/etcd/etcdctl/v3"},
         ),
         Product(
             name="karmada",
@@ -225,6 +256,22 @@ def catalogue(
             optional=frozenset({"traefik"}),
             version_variables={"github.com/traefik/traefik/v3/pkg/version.Version": "{version}"},
             replaced={"github.com/go-acme/lego/v4": {"providers/dns/zz_gen_dns_providers.go": _WITHOUT_DNS_PROVIDERS}},
+        ),
+        # A server of S3 that keeps buckets in a folder, and the program that others encrypt and decrypt with.
+        Product(
+            name="versitygw",
+            version=VERSITYGW_VERSION,
+            modules=("github.com/versity/versitygw",),
+            packages={"versitygw": "./"},
+            main=_VERSITYGW_MAIN,
+            optional=frozenset({"versitygw"}),
+        ),
+        Product(
+            name="age",
+            version=AGE_VERSION,
+            modules=("filippo.io/age",),
+            packages={"age": "filippo.io/age/cmd/age"},
+            optional=frozenset({"age"}),
         ),
     ]
     return {product.name: product for product in products}

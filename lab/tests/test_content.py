@@ -233,6 +233,12 @@ def test_diagnostics_hold_no_secrets():
     assert "hunter2" not in text
 
 
+@pytest.mark.parametrize("value", [{"automountServiceAccountToken": False}, {"f:token": {"a": {}}}, {"token": ["b"]}])
+def test_diagnostics_in_json_can_be_read_as_json(value):
+    text = diagnose.redact_text(json.dumps([value, {"token": "hunter2", "password": None}], indent=1))
+    assert json.loads(text) == [value, {"token": "REDACTED", "password": None}]
+
+
 def test_secret_objects_keep_their_keys_only():
     secret = {
         "kind": "Secret",

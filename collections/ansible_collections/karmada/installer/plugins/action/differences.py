@@ -13,8 +13,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 class ActionModule(KarmadaAction):
     """Compare etcd and the control plane with the document as the steps that bring them up do; change nothing."""
 
-    OPTIONS: ClassVar[dict[str, Any]] = {"etcd_replace": {"type": "list", "elements": "str", "default": []}}
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "etcd_replace": {"type": "list", "elements": "str", "default": []},
+        "etcd_abandon_nodes": {"type": "list", "elements": "str", "default": []},
+    }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the findings only; the steps themselves report and mend them."""
-        return {"changed": False, "found": differences(run, arguments["etcd_replace"])}
+        asked = [*arguments["etcd_replace"], *arguments["etcd_abandon_nodes"]]
+        return {"changed": False, "found": differences(run, asked)}

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts, seen_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.look import revision_to_hash
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import hashed_bytes
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_answer
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
@@ -20,19 +23,20 @@ class ActionModule(HostAction):
         "state": {"type": "str", "choices": ["seen", "hashed"], "default": "seen"},
         "changing": {"type": "bool", "default": False},
         "replace": {"type": "list", "elements": "str", "default": []},
+        "revision": {"type": "int", "default": 0},
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Ask it; a host without etcd is not asked, and one that cannot be asked is told by the report."""
         run = self.karmada
-        there = self.host_name in seen_on_hosts.hosts_of_members(run) or self._is_wanted()
-        idle = arguments["changing"] and not seen_on_hosts.is_due(run, arguments["replace"])
-        if not there or self.seen.refusal or idle:
+        if self.seen.refusal or (arguments["changing"] and not self._is_due(arguments["replace"])):
+            return {"changed": False, "asked": False}
+        if self.host_name not in seen_on_hosts.hosts_of_members(run) and not self._is_wanted():
             return {"changed": False, "asked": False}
         question = on_hosts.question(self.karmada, self.host_name)
         if arguments["state"] == "hashed":
             statuses = [each.status for each in on_hosts.seen(self.karmada)]
-            revision = revision_to_hash(statuses, hashed_bytes(self.karmada))
+            revision = arguments.get("revision") or revision_to_hash(statuses, hashed_bytes(self.karmada))
             if not revision or not self.seen.etcd.get("status"):
                 return {"changed": False, "asked": False}
             question.update(state="hashed", revision=revision)
@@ -40,6 +44,13 @@ class ActionModule(HostAction):
         answer = found["answer"] if not refusal else {"message": refusal[: host_answer.TEXT]}
         self.note(etcd={**self.seen.etcd, **answer} if arguments["state"] == "hashed" else answer)
         return {"changed": False, "asked": not answer.get("message")}
+
+    def _is_due(self, replace: Sequence[str]) -> bool:
+        """Return whether members are to change. A state that cannot be read is told by preflight, with all else."""
+        try:
+            return seen_on_hosts.is_due(self.karmada, replace)
+        except (ApiError, ProblemsError):
+            return False
 
     def _is_wanted(self) -> bool:
         """Return whether this host is to have a member, which may be none yet."""

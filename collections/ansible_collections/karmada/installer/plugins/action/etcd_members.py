@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
+    clients,
     members,
     members_on_hosts,
     members_wanted,
@@ -25,6 +26,7 @@ class ActionModule(KarmadaAction):
             "choices": ["begun", "present", "next", "next_restart", "clients_followed"],
         },
         "replace": {"type": "list", "elements": "str", "default": []},
+        "abandon_nodes": {"type": "list", "elements": "str", "default": []},
         "outdated": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 300},
     }
@@ -35,7 +37,10 @@ class ActionModule(KarmadaAction):
         if state == "begun":
             members_wanted.begin(run)
         elif state == "clients_followed":
+            # Those on hosts have followed host after host.
+            changes = clients.follow(run, timeout) if run.place.in_pods else []
             members_on_hosts.clients_have_followed(run)
+            return changed_result(changes)
         elif state == "next_restart":
             return {"changed": False, **members_on_hosts.decide_restart(run, timeout, arguments["outdated"]).plain}
         elif state == "next" and run.check:
@@ -43,5 +48,5 @@ class ActionModule(KarmadaAction):
         elif state == "next":
             return {"changed": False, **members_on_hosts.decide(run, timeout, names).plain}
         else:
-            return changed_result(members.bring_about(run, timeout, names))
+            return changed_result(members.bring_about(run, timeout, names, arguments["abandon_nodes"]))
         return changed_result([])

@@ -12,12 +12,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostObservation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_is_dead, is_holder
 
+_PAUSE_SECONDS = 5
+
 
 class ActionModule(HostAction):
     """Read the state of a host, and hand it on to later steps."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "lock": {"type": "bool", "default": False},
+        "wait": {"type": "int", "default": 0},
         "confirm_dead": {"type": "str", "default": ""},
     }
 
@@ -40,6 +43,12 @@ class ActionModule(HostAction):
         holder = found.get("holder", "")
         if refusal and holder and (is_holder(holder, arguments["confirm_dead"]) or holder_is_dead(holder)):
             asked, question["dead_holder"] = time.time(), holder
+            found, refusal = self._ask(question)
+        end = time.monotonic() + arguments.get("wait", 0)
+        while refusal and found.get("holder") and time.monotonic() < end:
+            # Another run is at work, and may be at its end soon.
+            time.sleep(_PAUSE_SECONDS)
+            asked = time.time()
             found, refusal = self._ask(question)
         answered = time.time()
         seen: dict[str, Any] = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import HostEntry
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh, ssh_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
@@ -16,15 +17,18 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 class ActionModule(KarmadaAction):
     """List these hosts, with the variables to reach them. Changes nothing."""
 
+    # As for preflight, which comes after it: whether the host cluster answers is told there.
+    KEEPS_LOCK: ClassVar[bool] = False
+
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the hosts; states that cannot be read are reported by preflight, with all other problems."""
         try:
             leaving = run.leaving
-        except ProblemsError:
+        except (ApiError, ProblemsError):
             leaving = {}
-        return {"changed": False, "hosts": [self._host(run, name, entry) for name, entry in leaving.items()]}
+        return {"changed": False, "hosts": [self._described(run, name, entry) for name, entry in leaving.items()]}
 
-    def _host(self, run: Run, name: str, entry: HostEntry) -> dict[str, Any]:
+    def _described(self, run: Run, name: str, entry: HostEntry) -> dict[str, Any]:
         variables = ssh.variables(entry.plain, run.spec.ssh, run.connection.secrets, str(ssh_folder.of_this_run()))
         if name in (hostvars := self.variables.get("hostvars") or {}):
             # As for the hosts of the document, variables of the user's inventory win.

@@ -38,6 +38,7 @@ class ActionModule(KarmadaAction):
         "confirm_host_cluster": {"type": "str", "default": ""},
         "confirm_etcd_members": {"type": "int", "default": 0},
         "etcd_replace": {"type": "list", "elements": "str", "default": []},
+        "etcd_abandon_nodes": {"type": "list", "elements": "str", "default": []},
         "on_broken_member": broken_members.OPTION,
         "pull_images": {"type": "bool", "default": False},
         "pull_timeout": {"type": "int", "default": 120},
@@ -50,7 +51,11 @@ class ActionModule(KarmadaAction):
         if arguments["scope"] == "uninstall":
             _refuse(uninstall_problems(run, arguments["abandon_hosts"], arguments["confirm_host_cluster"]))
             return {"changed": False, "installed": run.stored_state is not None}
-        etcd_members = EtcdMembersAsked(arguments["confirm_etcd_members"], tuple(arguments["etcd_replace"]))
+        etcd_members = EtcdMembersAsked(
+            arguments["confirm_etcd_members"],
+            tuple(arguments["etcd_replace"]),
+            tuple(arguments["etcd_abandon_nodes"]),
+        )
         found = findings(run, arguments["abandon_hosts"], arguments["confirm_host_cluster"], etcd_members)
         if arguments["reach_members"] and run.check:
             run.tell(

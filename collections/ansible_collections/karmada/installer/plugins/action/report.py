@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, run_process
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.inventory_source import short
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember, listing
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import block, forms, report
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import artifact, block, forms, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.html.page import page
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import observe
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_hosts import (
@@ -71,6 +72,7 @@ class ActionModule(KarmadaAction):
     OPTIONS: ClassVar[dict[str, Any]] = {
         "broken_members": {"type": "list", "elements": "dict", "default": []},
         "form": {"type": "str", "default": forms.JSON},
+        "backups": {"type": "list", "elements": "dict", "default": []},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +82,10 @@ class ActionModule(KarmadaAction):
             raise ProblemsError(wrong)
         broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
         observed = replace(_observe(run), broken_members=broken, changes=run.handover.changes, check=run.check)
+        names = series.names(run, arguments["backups"])
+        if names is not None:
+            # One that somebody has taken away is overdue for ever, and one that has no backup yet is not on record.
+            observed = replace(observed, backups={name: observed.backups.get(name) for name in names})
         status = report.status(observed, run.former_report)
         if run.connection.report_output and not run.check:
             # An observation, not part of the wanted state: writing it does not count as a change.
@@ -94,6 +100,7 @@ class ActionModule(KarmadaAction):
         return {
             "changed": False,
             "status": status,
+            "artifact": artifact.of_status(status),
             "warnings_found": [str(each) for each in report.warnings(observed)],
             "problems": [each.plain for each in report.problems(observed)],
             "summary": summary,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,12 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import inventory_loader
 from ansible_collections.karmada.installer.plugins.plugin_utils import libraries
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import k8s_auth
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import forms
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import inventory_variables, phases
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import say
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.selection import SHOWN
 
 _not_loaded = partial(Problem, reason=Reason.DOCUMENT_NOT_LOADED)
@@ -57,7 +60,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             of_programs = phases.failure(self._task, known.get("karmada_operation", ""), problems[0].reason)
             said = {"msg": str(ProblemsError(problems)), "problems": told}
             return {**result, "failed": True, "changed": False, **said, **of_programs}
-        return {**result, "changed": False}
+        warnings = list(_of_environment(known))
+        for each in warnings:
+            say(f"{each.severity.value}: {each}")
+        return {**result, "changed": False, "problems": [each.plain for each in warnings]}
 
     def _reasons(self, sources: list[str], ours: list[str]) -> list[Problem]:
         if not ours:
@@ -86,6 +92,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
                 "is in order, but the inventory plugin was not asked for it", inventory_source.short(path), remedy
             )
         ]
+
+
+def _of_environment(variables: Mapping[str, Any]) -> Iterable[Problem]:
+    """Warning if the API server is the one of the environment, and that has switched its verification off."""
+    deployment, connection = inventory_variables.of_control(variables)
+    found = k8s_auth.unverified(os.environ)
+    if found and inventory_source.leaves_to_environment(deployment, connection or {}):
+        yield found
 
 
 def _of_report(given: str) -> list[Problem]:

@@ -23,8 +23,8 @@ description:
     With C(-v) and more nothing is hidden: the output is that of P(ansible.builtin.default#callback), whose options are
     those of this plugin.
   - >-
-    Every other callback shows the same texts in its own way. Under AWX and ansible-runner, which have one of their own,
-    leave this one out.
+    Every other callback shows the same texts in its own way. AWX and ansible-runner have one of their own, which takes
+    its texts from this one if it is set; then nothing is shown in place.
 notes:
   - >-
     Tasks of other playbooks have a line like those of this collection, and what they show (M(ansible.builtin.debug)) is
@@ -81,7 +81,8 @@ _HERE = frozenset({CONTROL, "localhost"})
 #: Weight of an include in the bar; what it brings is not known before.
 _INCLUDE_WEIGHT = 8
 #: Lines of a hint that is shown whole, and lines of one that is longer.
-_WHOLE_HINT, _CUT_HINT = 3, 2
+_WHOLE_HINT = 3
+_CUT_HINT = 2
 #: Most hosts that a line names.
 _HOSTS_NAMED = 3
 #: Change of a step → the same as a check tells it.
@@ -161,7 +162,9 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         self._checks = False
         self._began = time.monotonic()
         self._status_shown = False
-        self._terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        # ansible-runner gives a run a terminal at which nobody looks, and its own callback inherits from this one.
+        watched = type(self) is CallbackModule
+        self._terminal = watched and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
         self._first = os.getpid()
         # Forks send what they display to this process, which displays it by this method. It is the only place where
         # lines of a step are seen, and where other output can be kept from being written into the line of the status.
@@ -326,7 +329,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, task: Any) -> None:
+    def _begin(self, task: Any) -> _Step:
         self._finish()
         # Not ``get_name``, which puts the name of the role first.
         title = str(task.name or task.action).strip()
@@ -334,17 +337,17 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         arguments = task.args if isinstance(task.args, Mapping) else {}
         plumbing = isinstance(task, TaskInclude) or is_plumbing(action, arguments, str(task.get_path() or ""))
         now = time.monotonic()
-        self._step = _Step(task, action, title, plumbing, started=now, said_at=now)
+        step = self._step = _Step(task, action, title, plumbing, started=now, said_at=now)
         if not plumbing:
             end.under_way(title)
         if self._course:
             self._fraction = self._course.reach(task)
             self._status("")
+        return step
 
     def _step_of(self, task: Any) -> _Step:
         if self._step is None or self._step.task._uuid != task._uuid:
-            self._begin(task)
-        assert self._step is not None  # noqa: S101 - ``_begin`` has set it
+            return self._begin(task)
         return self._step
 
     def _note(self, result: Any, outcome: str) -> _Step:

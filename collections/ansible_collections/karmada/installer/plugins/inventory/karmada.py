@@ -15,8 +15,10 @@ description:
     it.
   - >-
     The host V(karmada_control) stands for the place that the control plane is worked on from, which is this machine. It
-    has the variables C(karmada_deployment), the document with all defaults, and C(karmada_connection), the options
-    below as absolute paths.
+    has the variables C(karmada_deployment), the document with all defaults, C(karmada_backups) and C(karmada_restores),
+    the documents of kind EtcdBackup and EtcdRestore beside it in the same file, and C(karmada_connection), the options
+    below: nothing of the environment, and paths below the working directory relative to it. So an inventory that AWX
+    keeps is right in a job, whose folders and credentials are others.
   - >-
     Each member cluster is a host in the group V(karmada_members), with the variables C(karmada_member_name) and
     C(karmada_member), its entry of the document. They are there to look at, to group and to select; the work on members
@@ -66,7 +68,9 @@ options:
     choices: [karmada.installer.karmada, karmada]
   manifest:
     description:
-      - File with the KarmadaDeployment, relative to the inventory file. Documents of other kinds in it are passed over.
+      - >-
+        File with the KarmadaDeployment, relative to the inventory file. Documents of kind EtcdBackup and EtcdRestore in
+        it are validated as well, those of other kinds are passed over.
       - Mutually exclusive with O(namespace) and O(name).
     type: str
   namespace:
@@ -82,18 +86,23 @@ options:
       - >-
         Kubeconfig of the cluster that holds the KarmadaDeployment object. Where the document names no host cluster of
         its own, the control plane is installed into this cluster, too.
-      - Relative to the inventory file. From the environment, relative to the working directory.
+      - Relative to the inventory file.
       - >-
-        Without it, the file of E(KUBECONFIG), then C(~/.kube/config), then the service account of the pod that Ansible
-        runs in.
+        Without it, whoever uses the inventory looks in the environment, as C(kubernetes.core) does: E(K8S_AUTH_HOST)
+        with a credential (E(K8S_AUTH_API_KEY), or E(K8S_AUTH_USERNAME) and E(K8S_AUTH_PASSWORD), or
+        E(K8S_AUTH_CERT_FILE) and E(K8S_AUTH_KEY_FILE)), which is what AWX gives for its credential of a bearer token;
+        then the kubeconfig of E(K8S_AUTH_KUBECONFIG), of E(KUBECONFIG), or C(~/.kube/config); then the service account
+        of the pod that Ansible runs in.
+      - >-
+        E(K8S_AUTH_SSL_CA_CERT), E(K8S_AUTH_VERIFY_SSL), E(K8S_AUTH_PROXY), E(K8S_AUTH_NO_PROXY),
+        E(K8S_AUTH_IMPERSONATE_USER) and E(K8S_AUTH_IMPERSONATE_GROUPS) count then, too, and the settings above stand
+        in the place of those of a kubeconfig. E(K8S_AUTH_VERIFY_SSL=false) is obeyed, with a warning.
     type: str
-    env:
-      - name: K8S_AUTH_KUBECONFIG
   context:
-    description: Context of O(kubeconfig). Without it, its current context.
+    description: >-
+      Context of O(kubeconfig), or of the one that is found without it. Without it, that of E(K8S_AUTH_CONTEXT), then
+      the current context.
     type: str
-    env:
-      - name: K8S_AUTH_CONTEXT
   secrets:
     description:
       - >-
@@ -113,6 +122,12 @@ options:
       - >-
         Directory with artifacts that were prepared before, for documents with C(spec.artifacts.source=Directory).
         Relative to the inventory file.
+    type: str
+  backups:
+    description:
+      - >-
+        Directory in which backups lie, for documents of kind EtcdBackup with C(spec.target.directory): a disk, or a
+        share that is mounted there. Relative to the inventory file.
     type: str
   membership:
     description:
@@ -139,19 +154,29 @@ options:
     type: str
     choices: [spec, live]
     default: spec
+  uid:
+    description: >-
+      UID that the object must have, and O(generation) its generation, in quotes. For whoever decides upon an object
+      before the run reads it, as the operator does: one that was edited or made anew since is not carried out.
+    type: str
+  generation:
+    description: Generation that the object must have. See O(uid).
+    type: str
   report_output:
     description:
       - File that a run leaves its report in, as JSON. Relative to the inventory file.
-      - Without it, C(<name of the deployment>.report.json) beside the document.
+      - >-
+        Without it, C(<name of the deployment>.report.json) beside the document; in a job of AWX, C(report.json) among
+        the artifacts of ansible-runner.
     type: str
   kubeconfig_output:
     description:
       - >-
         File that the installation writes the kubeconfig of the new control plane to. Relative to the inventory file.
       - >-
-        Without it, C(<name of the deployment>.kubeconfig) beside a document from a file. For an object of a cluster
-        nothing is written then; in mode Container the kubeconfig is in the Secret C(<name>-admin-config) of the host
-        cluster.
+        Without it, C(<name of the deployment>.kubeconfig) beside a document from a file. For an object of a cluster,
+        and in a job of AWX, nothing is written then; in mode Container the kubeconfig is in the Secret
+        C(<name>-admin-config) of the host cluster.
     type: str
 seealso:
   - module: karmada.installer.require_document
@@ -177,7 +202,7 @@ manifest: prod.yaml
 artifacts: ./artifacts
 
 ---
-# A document that is an object of a cluster. AWX gives the kubeconfig by K8S_AUTH_KUBECONFIG.
+# A document that is an object of a cluster, which AWX gives access to by a credential of the source and of the job.
 plugin: karmada.installer.karmada
 namespace: karmada-prod
 name: prod
@@ -213,8 +238,8 @@ cache_timeout: 60
 """
 
 import functools
+import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -239,6 +264,7 @@ if not __name__.startswith("ansible_collections."):
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import is_true
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import k8s_auth
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh, told_by_playbook
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import (
@@ -274,7 +300,9 @@ _HARMLESS = re.compile(r"[A-Za-z0-9_./:@+-]*")
 _PATH = re.compile(r"[a-z]\w*(\.[a-zA-Z]\w*)+", re.ASCII)
 _NOT_PLAIN = object()
 #: Connection variables of inventory hosts that stand for this machine.
-_HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+_HERE = {"ansible_connection": "local"}
+#: Theirs, too: the interpreter of the ansible-playbook that uses the inventory, which another one may have read.
+_HERE_TEMPLATES = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
 
 
 class UnusableDocumentError(AnsibleParserError):  # type: ignore[misc]  # ansible-core ships no types
@@ -326,9 +354,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
                 # Ansible would only warn, and go on as if there were no members.
                 constants.INVENTORY_ANY_UNPARSED_IS_FAILED = True
             raise UnusableDocumentError(str(error)) from error
+        if unverified := self._unverified(source):
+            self.display.warning(str(unverified))
         self._add_control(source)
         self._add_hosts(source)
         self._add_members(source.deployment, registered)
+
+    def _unverified(self, source: inventory_source.Source) -> Any:
+        """Warning if something was read from a server that nobody verified, and no playbook is certain to tell it."""
+        asked = source.connection["object_uid"] or source.membership == inventory_source.LIVE
+        left = inventory_source.leaves_to_environment(source.deployment, source.connection)
+        if not asked or not left or told_by_playbook.is_certain():
+            return None
+        return k8s_auth.unverified(os.environ)
 
     def _registered(self, source: inventory_source.Source, path: str, cache: bool) -> Any:
         """Registered members, from the cache if the user enabled it; see ``members.registered``."""
@@ -348,18 +386,27 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         in_pods = Spec(source.deployment["spec"]).mode == "Container"
         for group in (IN_PODS, ON_HOSTS, HOSTS, LEAVING, *ROLE_GROUPS.values()):
             self.inventory.add_group(group)
-        variables = {"karmada_deployment": source.deployment, "karmada_connection": source.connection}
+        variables = {
+            "karmada_deployment": source.deployment,
+            "karmada_connection": source.connection,
+            "karmada_backups": list(source.backups),
+            "karmada_restores": list(source.restores),
+        }
         # The first host of a play takes the steps that are taken once.
         everything = IN_PODS if in_pods else ON_HOSTS
+        self.inventory.add_host(CONTROL, group=everything)
+        for name, value in _HERE_TEMPLATES.items():
+            self.inventory.set_variable(CONTROL, name, _as_template(value))
         self._add_host(CONTROL, everything, {**_HERE, **variables})
         self.inventory.add_child(everything, HOSTS)
         for group in ROLE_GROUPS.values():
             self.inventory.add_child(HOSTS, group)
 
     def _add_hosts(self, source: inventory_source.Source) -> None:
-        spec = Spec(source.deployment["spec"])
+        spec, secrets = Spec(source.deployment["spec"]), source.connection["secrets"]
+        here = str(Path.cwd()) if secrets else ""
         for host in spec.hosts:
-            connection = ssh.variables(host.plain, spec.ssh, source.connection["secrets"])
+            connection = ssh.variables(host.plain, spec.ssh, secrets, working_directory=here)
             self._add_host(host.name, HOSTS, {"karmada_host": host.plain, **connection})
             for name, value in connection.items():
                 # This template is our own text and contains nothing of the document.
@@ -377,6 +424,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         # As variables of the group, because with thousands of hosts each variable of a host costs time.
         for name, value in _HERE.items():
             self.inventory.set_variable(MEMBERS, name, _as_data(value))
+        for name, value in _HERE_TEMPLATES.items():
+            self.inventory.set_variable(MEMBERS, name, _as_template(value))
         spec = Spec(deployment["spec"])
         taken = {*RESERVED, *(host.name for host in spec.hosts)}
         listed = {name: entry.plain for name, entry in spec.member_by_name.items()}

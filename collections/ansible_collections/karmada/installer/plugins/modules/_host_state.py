@@ -119,7 +119,12 @@ import contextlib
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_program_files, host_state
+from ansible_collections.karmada.installer.plugins.module_utils import (
+    host_lock,
+    host_program_files,
+    host_snapshot,
+    host_state,
+)
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
 
@@ -167,6 +172,9 @@ def _perform(system: System, wanted: dict, check: bool) -> dict:
         with contextlib.nullcontext() if check else host_lock.working(system, name, holder, silence):
             if not check:
                 host_state.recover(system, name)
+            if state == "locked" and not check:
+                # What a run has left that was killed. Who has the lock has none yet.
+                host_snapshot.remove(system, name)
             if state == "written":
                 content = json.loads(wanted["content"])
                 return {"changed": host_state.write_state(system, name, content, wanted["expected"], check)}

@@ -21,6 +21,11 @@ description:
     Something is always found before the first run with a document has come to its end, after a run that did not, in
     check mode, where etcd is somebody else's, and where it is on plain hosts beneath a control plane in pods.
 options:
+  etcd_abandon_nodes:
+    description: Names of nodes with members of etcd that are given up.
+    type: list
+    elements: str
+    default: []
   etcd_replace:
     description: Names of members of etcd that are to be replaced; with one of them something is always found.
     type: list

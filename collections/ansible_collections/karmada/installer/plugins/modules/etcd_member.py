@@ -37,6 +37,11 @@ options:
     type: list
     elements: str
     default: []
+  revision:
+    description:
+      - The revision that V(state=hashed) is about, whatever the size of the database; 0 for the one that all have.
+    type: int
+    default: 0
 attributes:
   check_mode:
     description: It changes nothing anyway.

@@ -41,7 +41,9 @@ options:
       - >-
         V(next_restart) decides which of the O(outdated) members on plain hosts is to restart next. The leader is the
         last, and another one leads before.
-      - V(clients_followed) puts on record that no client on hosts connects to the members that go.
+      - >-
+        V(clients_followed) has clients in pods connect to the members on plain hosts that stay, and puts on record that
+        no client connects to those that go. Clients on hosts have followed before.
     type: str
     choices: [begun, present, next, next_restart, clients_followed]
     default: present
@@ -49,6 +51,13 @@ options:
     description: >-
       Names of members to replace although nothing proves that their data is lost. Usually given as
       C(-e '{"etcd_replace": ["prod-etcd-1"]}').
+    type: list
+    elements: str
+    default: []
+  abandon_nodes:
+    description: >-
+      Names of nodes that are lost for good, with the data of members in their directories. Another node is chosen for
+      each of these members. Usually given as C(-e '{"etcd_abandon_nodes": ["node-b"]}').
     type: list
     elements: str
     default: []

@@ -25,6 +25,11 @@ options:
       Whether to keep other runs from changing the host, until M(karmada.installer.journal) lets go of it.
     type: bool
     default: false
+  wait:
+    description: >-
+      For how many seconds to wait for another run that has the host.
+    type: int
+    default: 0
   confirm_dead:
     description: >-
       Who holds the lock of the control plane or of the host and is certainly dead, by the name that was told when it

@@ -66,6 +66,13 @@ options:
     type: int
     default: 0
     version_added: 0.1.0
+  etcd_abandon_nodes:
+    description: >-
+      Names of nodes with members of etcd in their directories that are given up, so that it is told whether others can
+      have these. Usually given as C(-e '{"etcd_abandon_nodes": ["node-b"]}').
+    type: list
+    elements: str
+    default: []
   etcd_replace:
     description: >-
       Names of members of etcd that are to be replaced, so that it is told whether they can be. Usually given as

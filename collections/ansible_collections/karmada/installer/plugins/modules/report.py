@@ -35,6 +35,11 @@ options:
       - Neither is written in check mode. Any other value is refused.
     type: str
     default: json
+  backups:
+    description: The documents of kind EtcdBackup beside the document, as the inventory plugin has read them.
+    type: list
+    elements: dict
+    default: []
 attributes:
   diff_mode:
     support: none
@@ -66,6 +71,13 @@ status:
   description: >-
     The report as data, in the form of C(status) in the schema of the document. Its key C(phase) is C(Completed) when
     every condition holds, otherwise how far the control plane is.
+  returned: success
+  type: dict
+  sample: {"phase": "Completed"}
+artifact:
+  description: >-
+    The report as data in at most 64 KiB of JSON, for AWX to keep with a job. Members that are not ready come
+    first. C(leftOut) has the number of entries that each list lacks.
   returned: success
   type: dict
   sample: {"phase": "Completed"}

@@ -18,6 +18,9 @@ description:
   - >-
     And it fails with E(ANSIBLE_DEBUG), because Ansible then prints what tasks with C(no_log) read and write, such as
     the keys in the installer's state.
+  - >-
+    It warns if E(K8S_AUTH_VERIFY_SSL) switches the verification of the API server off, as AWX does for a credential
+    without a CA.
   - It reads files, and the object if a source names one. Changes nothing.
   - >-
     It fails if C(--limit) leaves out what the run cannot be without, which Ansible takes for success. For that the

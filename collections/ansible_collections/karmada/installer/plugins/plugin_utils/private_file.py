@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files on the machine that runs Ansible, readable by their owner only."""
+"""Files on the machine that runs Ansible: those that only their owner may read, and the folder for what is kept."""
 
 from __future__ import annotations
 
@@ -8,9 +8,25 @@ import tempfile
 from pathlib import Path
 
 
+def cache_folder() -> Path:
+    """Folder of what runs leave for later ones on this machine, and what they can do without."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "karmada-installer"
+
+
+def expanded(path: str | Path) -> Path:
+    """Path with the home folder in the place of ``~``.
+
+    In a container, a user may have neither HOME nor an entry in the list of users. As for Ansible, the text stays then.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def write(path: Path, content: str, *, check: bool = False) -> bool:
     """Write a file atomically with mode 0600; returns whether it differed. With ``check``, only compare."""
-    if path.is_file() and path.read_text() == content and path.stat().st_mode & 0o777 == 0o600:
+    if path.is_file() and path.read_bytes() == content.encode() and path.stat().st_mode & 0o777 == 0o600:
         return False
     if not check:
         path.parent.mkdir(parents=True, exist_ok=True)

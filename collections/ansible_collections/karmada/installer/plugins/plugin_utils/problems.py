@@ -44,6 +44,7 @@ class Reason(StrEnum):
     IMMUTABLE_SETTING = "ImmutableSetting", "A control plane that runs cannot follow the change of this setting."
     INVALID_INVENTORY_SOURCE = "InvalidInventorySource", "The inventory source names no document, or not as it should."
     DOCUMENT_NOT_FOUND = "DocumentNotFound", "The document cannot be found or read where the inventory source says."
+    DOCUMENT_CHANGED = "DocumentChanged", "The object is another one than the one that the run was decided upon for."
     DOCUMENT_NOT_LOADED = "DocumentNotLoaded", "The run was started without an inventory source that is read."
     INVALID_OVERLAY = "InvalidOverlay", "An overlay cannot be laid over an object, or changes what it may not."
     INVALID_AUDIT_POLICY = "InvalidAuditPolicy", "The audit policy would not be accepted by the API server."
@@ -132,6 +133,19 @@ class Reason(StrEnum):
     ETCD_MAJORITY_LOST = "EtcdMajorityLost", "Fewer members of etcd answer than a majority."
     ETCD_NEARLY_FULL = "EtcdNearlyFull", "The database of etcd takes half of its quota or more."
     ETCD_PREFIX_TAKEN = "EtcdPrefixTaken", "Somebody else has keys at the key prefix."
+    # -- backups
+    BACKUP_TARGET_UNUSABLE = "BackupTargetUnusable", "Where backups lie cannot be read or written."
+    BACKUP_NOT_DELETED = "BackupNotDeleted", "Where backups lie, one that is not kept any more cannot be deleted."
+    BACKUP_MISSED = "BackupMissed", "Backups were due and have not been taken."
+    QUARANTINED = "Quarantined", "A restore holds the control plane; it is released, or taken back, first."
+    RESTORE_NOT_CONFIRMED = (
+        "RestoreNotConfirmed",
+        "A restore discards what is newer than its backup, and asks for its name.",
+    )
+    RESTORE_IMPOSSIBLE = "RestoreImpossible", "This control plane cannot be restored from this backup as it is."
+    QUARANTINE_OPEN = "QuarantineOpen", "A restored control plane accepts agents of members before its release."
+    RESTORE_DRIFT = "RestoreDrift", "Members differ from what a restored control plane would make of them."
+    INVALID_BACKUP = "InvalidBackup", "A backup is damaged, incomplete, or not of this control plane."
     # -- members
     MEMBER_UNREACHABLE = "MemberUnreachable", "A member does not answer, or cannot be reached from where it has to be."
     CONTROL_PLANE_UNREACHABLE = (
@@ -143,6 +157,7 @@ class Reason(StrEnum):
     WRONG_CLUSTER = "WrongCluster", "A kubeconfig or endpoint leads to another cluster than the one that is meant."
     REGISTERED_OTHERWISE = "RegisteredOtherwise", "A Cluster was registered by another tool, or in another mode."
     MEMBER_LEAVING = "MemberLeaving", "A member has to leave, or is leaving, and has not left."
+    OBJECT_NOT_APPLIED = "ObjectNotApplied", "An object is not on a member on which a policy has placed it."
     RIGHTS_INCOMPLETE = "RightsIncomplete", "The scoped rights of a member lack what is propagated to it."
     CREDENTIALS_NOT_ISSUED = "CredentialsNotIssued", "A token or certificate was asked for and not given."
     # -- leftovers, and skipped checks

@@ -45,10 +45,13 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 def redacted(text: str) -> str:
     """Text without private keys, tokens and passwords; certificates and everything else that can be shown stay.
 
-    Lines are kept, and end with a line feed only. Escape sequences are removed before secrets are searched for, since
-    colours between a name and its value would hide one.
+    Lines are kept, and end with a line feed only. Secrets are searched for with escape sequences and without them:
+    colours between a name and its value would hide one, and so would a sequence that takes a letter of the name along.
     """
-    text = shown(text)
+    return _without_secrets(shown(_without_secrets(text)))
+
+
+def _without_secrets(text: str) -> str:
     for pattern, instead in _PATTERNS:
         text = pattern.sub(instead, text)
     return text

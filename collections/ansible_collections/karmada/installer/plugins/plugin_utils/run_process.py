@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from . import awx_job
 from .problems import Problem, ProblemsError, Reason
 
 #: Environment variable with the id that whoever started the run gave it.
@@ -67,9 +68,12 @@ def run_id() -> str:
     return given
 
 
-def run_holder() -> str:
-    """Name under which this run holds locks: the identity of its first process, then ``/<run id>`` if it has one."""
-    given = run_id()
+def run_holder(job: str = "") -> str:
+    """Name under which this run holds locks: the identity of its first process, then ``/<run id>`` if it has one.
+
+    ``job`` stands in the place of an id, for runs that AWX has started (``awx_job.label``).
+    """
+    given = run_id() or job
     return holder_identity(main_pid()) + (f"/{given}" if given else "")
 
 
@@ -82,6 +86,8 @@ def holder_in_words(holder: str) -> str:
     """Process and machine of a holder, and its run if that has an id; a holder of another form as it is."""
     parts, given = holder.split("/"), _run_id_of(holder)
     words = f"process {parts[2]} on {parts[0]}" if len(parts) >= 4 else holder
+    if job := awx_job.in_words(given):
+        return f"{job}, {words}"
     return f"run {given}, {words}" if given else words
 
 

@@ -32,7 +32,8 @@ SAMPLE = {
     "members": [{"name": "m1", "ready": True, "reason": "Ready"}],
     "certificates": [{"name": "ca", "notAfter": "2030-01-01T00:00:00Z"}],
 }
-#: Writes down what it was run for, waits for a word, and reports.
+#: Writes down what it was run for, waits for a word, and reports. The inventory keeps paths relative to the working
+#: directory, and a module of Ansible has another one.
 INSTALL = """
 - name: Install
   hosts: karmada_control
@@ -48,7 +49,7 @@ INSTALL = """
     - name: Report
       ansible.builtin.copy:
         src: {here}/report.json
-        dest: "{{{{ karmada_connection.report_output }}}}"
+        dest: "{{{{ karmada_connection.report_output | realpath }}}}"
         mode: "0600"
 """
 REMOVE = """

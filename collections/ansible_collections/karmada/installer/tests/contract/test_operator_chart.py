@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer
+from karmada_operator import jobs
 from karmada_operator.__main__ import arguments
+from karmada_operator.executor import RunSpec
 
 OPTIONS = {
     "defaults": (),
@@ -33,11 +35,20 @@ OPTIONS = {
         "--set=podLabels.team=a",
         "--set=podAnnotations.note=b",
     ),
+    "jobs": (
+        "--set=runs.executor=Jobs",
+        "--set=namespaces={team-a}",
+        "--set=artifacts=/opt/artifacts",
+        "--set=environment.HTTPS_PROXY=http://proxy:3128",
+        "--set=podAnnotations.note=b",
+    ),
     "bare": ("--set=podDisruptionBudget=false", "--set=networkPolicy=false", "--set-json=rights.endpoints=[]"),
 }
 PATHS = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{0}/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/{0}/configmaps",
+    "Job": "/apis/batch/v1/namespaces/{0}/jobs",
     "Service": "/api/v1/namespaces/{0}/services",
     "Deployment": "/apis/apps/v1/namespaces/{0}/deployments",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{0}/poddisruptionbudgets",
@@ -107,10 +118,58 @@ def test_its_pods_are_admitted_where_only_restricted_ones_are(
 def test_the_operator_knows_its_arguments(options: str, manifests: ModuleType) -> None:
     (deployment,) = of("Deployment", objects(manifests.rendered(*OPTIONS[options])))
     found = arguments(deployment["spec"]["template"]["spec"]["containers"][0]["args"])
-    wanted = ["karmada-system", "team-a", "team-b"] if options == "everything" else ["karmada-system"]
-    assert found.namespace == wanted
+    more = {"everything": ["team-a", "team-b"], "jobs": ["team-a"]}.get(options, [])
+    assert found.namespace == ["karmada-system", *more]
+    assert found.jobs == (Path("/etc/karmada-operator/job.yaml") if options == "jobs" else None)
     assert found.artifacts == (Path("/opt/artifacts") if options == "everything" else None)
     assert found.selector == ("site=berlin" if options == "everything" else None)
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_a_run_as_a_job_is_taken_and_its_pod_admitted(
+    manifests: ModuleType, api_server: ApiServer, tmp_path: Path
+) -> None:
+    found = objects(manifests.rendered(*OPTIONS["jobs"]))
+    (template,) = of("ConfigMap", found)
+    (tmp_path / "job.yaml").write_text(template["data"]["job.yaml"])
+    spec = RunSpec("run-1", "team-a", "prod", "karmada.installer.install", kind="KarmadaDeployment")
+    job = jobs.job_of(jobs.load(tmp_path / "job.yaml"), spec, "karmada-system", "karmada-installer")
+    path = PATHS["Job"].format("karmada-system")
+    code, answer = api_server.request("POST", f"{path}?dryRun=All&fieldValidation=Strict", job)
+    assert code == 201, answer
+    pod = job["spec"]["template"]
+    path = "/api/v1/namespaces/karmada-system/pods?dryRun=All"
+    code, answer = api_server.request("POST", path, {**pod, "metadata": {**pod["metadata"], "name": "probe"}})
+    assert code == 201, answer
+    (deployment,) = of("Deployment", found)
+    selector = deployment["spec"]["selector"]["matchLabels"]
+    assert not selector.items() <= pod["metadata"]["labels"].items(), "it would count as a pod of the operator"
+
+
+def test_beside_jobs_the_operator_itself_may_change_next_to_nothing(manifests: ModuleType) -> None:
+    found = objects(manifests.rendered(*OPTIONS["jobs"]))
+    accounts = {each["metadata"]["name"] for each in of("ServiceAccount", found)}
+    (deployment,), (template,) = of("Deployment", found), of("ConfigMap", found)
+    runs = yaml.safe_load(template["data"]["job.yaml"])["spec"]["template"]["spec"]["serviceAccountName"]
+    operator = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+    assert accounts == {operator, runs}
+    assert len(accounts) == 2
+    bound = {
+        (each["roleRef"]["kind"], each["roleRef"]["name"], each["metadata"].get("namespace", ""))
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+        for each in of(kind, found)
+        if [subject["name"] for subject in each["subjects"]] == [operator]
+    }
+    changed = {
+        resource
+        for kind in ("Role", "ClusterRole")
+        for each in of(kind, found)
+        if (kind, each["metadata"]["name"], each["metadata"].get("namespace", "")) in bound
+        for rule in each["rules"]
+        if set(rule["verbs"]) - {"get", "list", "watch"}
+        for resource in rule["resources"]
+    }
+    assert changed == {"karmadadeployments", "karmadadeployments/status", "events", "leases", "jobs"}
 
 
 def test_rights_name_everything_and_make_nobody_mightier(manifests: ModuleType) -> None:
@@ -120,11 +179,11 @@ def test_rights_name_everything_and_make_nobody_mightier(manifests: ModuleType) 
     assert not words & {"*", "escalate", "bind", "impersonate", "approve", "sign"}
     groups = {group for rule in rules for group in rule["apiGroups"]}
     assert not groups & {"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}
-    # What may be changed is in namespaces; of the cluster, volumes alone, where that was asked for.
+    # What may be changed is in namespaces; of the cluster, marks of objects, and volumes where that was asked for.
     (cluster,) = of("ClusterRole", found)
     assert {
         resource for rule in cluster["rules"] if set(rule["verbs"]) - {"get", "list"} for resource in rule["resources"]
-    } == {"persistentvolumes"}
+    } == {"persistentvolumes", "karmadadeployments", "karmadadeployments/status"}
     assert {each["metadata"]["namespace"] for each in of("Role", found)} == {"karmada-system", "team-a", "team-b"}
 
 
@@ -135,6 +194,7 @@ def test_rights_name_everything_and_make_nobody_mightier(manifests: ModuleType) 
         ("--set=rights.endpoints={LoadBalancer}", "endpoints"),
         ("--set=namespaces={Team_A}", "namespaces"),
         ("--set=artifacts=artifacts", "artifacts"),
+        ("--set=runs.executor=Threads", "executor"),
     ],
 )
 def test_values_that_mean_nothing_are_refused(

@@ -6,7 +6,9 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,17 +20,17 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-CRD_NAME = "karmadadeployments.installer.karmada.io"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 COLLECTION = f"/apis/{manifest.API_VERSION}/namespaces/{{}}/karmadadeployments"
 STRICT = "fieldValidation=Strict"
 
 
 class Judge:
-    """Asks the API server."""
+    """Asks the API server about objects of one kind; ``collection`` is their path, with braces for the namespace."""
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: Any, collection: str = COLLECTION) -> None:
         self._server = server
+        self._collection = collection
 
     def create(self, document: dict[str, Any], *, dry_run: bool = True) -> tuple[int, Any]:
         query = f"{STRICT}&dryRun=All" if dry_run else STRICT
@@ -50,24 +52,30 @@ class Judge:
         finally:
             self._server.request("DELETE", path)
 
-    @staticmethod
-    def _path(document: dict[str, Any]) -> str:
+    def _path(self, document: dict[str, Any]) -> str:
         metadata = document.get("metadata")
         namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
-        return COLLECTION.format(namespace if isinstance(namespace, str) and namespace else "karmada-system")
+        return self._collection.format(namespace if isinstance(namespace, str) and namespace else "karmada-system")
 
 
 @pytest.fixture(scope="module")
 def judge(api_server: Any) -> Iterator[Judge]:
-    definition = yaml.safe_load(manifest._SCHEMA_FILE.read_text(encoding="utf-8"))
-    status, answer = api_server.request("POST", f"{CRDS}?{STRICT}", definition)
+    with judging(api_server, manifest._SCHEMA_FILE, COLLECTION) as found:
+        yield found
+
+
+@contextmanager
+def judging(server: Any, schema_file: Path, collection: str) -> Iterator[Judge]:
+    """A server that has this CRD."""
+    definition = yaml.safe_load(schema_file.read_text(encoding="utf-8"))
+    status, answer = server.request("POST", f"{CRDS}?{STRICT}", definition)
     assert status == 201, answer["message"]
     for namespace in ("karmada-system", "karmada-prod"):
-        api_server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     # served a moment after it is established
-    until(lambda: api_server.request("GET", COLLECTION.format("karmada-system"))[0] == 200, "serving the CRD")
-    yield Judge(api_server)
-    api_server.request("DELETE", f"{CRDS}/{CRD_NAME}")
+    until(lambda: server.request("GET", collection.format("karmada-system"))[0] == 200, "serving the CRD")
+    yield Judge(server, collection)
+    server.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
 
 
 def paths_of_server(status: int, answer: dict[str, Any]) -> tuple[set[str], bool]:

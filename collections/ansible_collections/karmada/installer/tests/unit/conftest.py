@@ -6,8 +6,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import cel_rules, kept_verdicts
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import endpoint_look
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import private_folder
@@ -32,6 +34,13 @@ def cluster(api: StubApi) -> Iterator[Cluster]:
 def nothing_in_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test leaves anything where a run would keep it: nobody takes it away from there when a test ends."""
     monkeypatch.setattr(private_folder, "places", lambda: iter(()))
+
+
+@pytest.fixture(autouse=True)
+def rules_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test knows what held before it."""
+    monkeypatch.setattr(kept_verdicts, "file", lambda: Path("/dev/null/rules"))
+    monkeypatch.setattr(cel_rules, "HELD", set())
 
 
 @pytest.fixture(autouse=True)

@@ -99,7 +99,10 @@ PROJECTS: Mapping[str, GoProject] = {
             **_kubernetes_version("k8s.io/client-go/pkg/version"),
         },
     ),
-    "etcd": GoProject(modules=("go.etcd.io/etcd/server/v3",), packages={"etcd": "go.etcd.io/etcd/server/v3"}),
+    "etcd": GoProject(
+        modules=("go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdutl/v3"),
+        packages={"etcd": "go.etcd.io/etcd/server/v3", "etcdutl": "go.etcd.io/etcd/etcdutl/v3"},
+    ),
 }
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from .. import private_file
 from ..encoding import base64_text
 from ..problems import Problem, ProblemsError, Reason
 from .https import OTHER_SOURCES, Answer, FetchError, Https, StatusError
@@ -138,7 +139,7 @@ class Logins:
         Logins that a credential helper keeps are not in that file. Raises ProblemsError if it cannot be read.
         """
         environment = os.environ if environment is None else environment
-        file = Path(environment.get("DOCKER_CONFIG") or Path("~/.docker").expanduser()) / "config.json"
+        file = Path(environment.get("DOCKER_CONFIG") or private_file.expanded("~/.docker")) / "config.json"
         try:
             auths = json.loads(file.read_bytes()).get("auths") or {}
             kept = {place: entry for place, entry in auths.items() if entry.get("auth") or entry.get("username")}

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from .. import private_file
+from ..problems import Problem, ProblemsError, Reason
 
 RELEASE_DOWNLOADS = "https://github.com/karmada-io/karmada/releases/download"
 LOCK_FILE = Path(__file__).parents[3] / "schemas" / "artifacts.lock.json"
@@ -31,6 +33,10 @@ def read_lock(lock_file: Path = LOCK_FILE) -> dict[str, Any]:
 
 
 def cache_directory() -> Path:
-    """Directory of verified files on the machine that Ansible runs on."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return Path(base) / "karmada-installer" / "artifacts"
+    """Directory of verified files on the machine that Ansible runs on. Raises ProblemsError if there is no place."""
+    try:
+        return private_file.cache_folder() / "artifacts"
+    except RuntimeError:
+        what = "this user has no home folder: HOME is not set, and the list of users has no entry with one"
+        remedy = "set HOME or XDG_CACHE_HOME to a folder that can be written"
+        raise ProblemsError(Problem(what, "~/.cache", remedy, reason=Reason.LOCAL_FILE_UNUSABLE)) from None

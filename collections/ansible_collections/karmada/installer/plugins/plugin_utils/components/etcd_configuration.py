@@ -76,7 +76,12 @@ def of_member(
 
 def data_folder(layout: Layout, generation: int, record: EtcdMemberState) -> str:
     """Path of the data of a member."""
-    return f"{layout.data}/gen-{generation}{record.folder}"
+    return f"{layout.data}/{folder_of(generation, record)}"
+
+
+def folder_of(generation: int, record: EtcdMemberState | None = None) -> str:
+    """Name of the folder with the data of a member; of the first ones of a bootstrap or restore by default."""
+    return f"gen-{generation}{record.folder if record else ''}"
 
 
 def read_at_start(configuration: Mapping[str, Any]) -> dict[str, Any]:

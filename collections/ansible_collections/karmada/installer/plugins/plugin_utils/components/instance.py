@@ -47,6 +47,8 @@ class Instance:
     restarts: Mapping[str, int] = field(default_factory=dict)
     #: Members of etcd in pods that are on record, in their order; empty before the bootstrap: those of the document.
     etcd_members: tuple[EtcdMemberState, ...] = ()
+    #: Components that must not run, because a restore holds them.
+    held: frozenset[str] = frozenset()
 
     @classmethod
     def of(

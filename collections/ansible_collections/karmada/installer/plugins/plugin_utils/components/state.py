@@ -30,11 +30,13 @@ FORMER_MODE = "formerMode"
 #: Increased when a field is added or changes its meaning. 2: version of the collection that wrote it. 3: prefix and
 #: nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on hosts. 7: members in a
 #: file of their own; long files are packed. 8: digests of images, and restarts that are due for members. 9: UID of the
-#: host cluster. 10: the object that manages it, and members of etcd.
-FORMAT = 10
+#: host cluster. 10: the object that manages it, and members of etcd. 11: the key that signs backups, and the newest.
+#: 12: a restore.
+FORMAT = 12
 #: A Secret holds 1 MiB, and the records of a thousand members come close to that: files above this size are packed.
 PACK_ABOVE = 64 * 1024
 _PACKED = ".gz"
+_BACKUP_KEY = "backup.key"
 #: Version of this collection, as in galaxy.yml (which is absent once the collection is installed).
 COLLECTION_VERSION = "0.1.0"
 
@@ -68,6 +70,11 @@ class EtcdMemberState:
         return not self.coming and not (self.added and self.initial_cluster)
 
     @property
+    def is_settled(self) -> bool:
+        """True if its ID is on record, it has its vote, and it stays."""
+        return bool(self.id) and self.has_vote and not self.leaving
+
+    @property
     def folder(self) -> str:
         """Suffix of its data folder: its ID, so that it never finds another member's data; empty for the first ones."""
         return f"-{self.id}" if self.added else ""
@@ -79,7 +86,8 @@ class EtcdState:
 
     ``prefix`` is the key prefix that is marked as ours in an external etcd. ``nodes`` are the names of the machines
     that keep the members' data, in the members' order, if it is in a directory of the node; for plain hosts they are
-    set before the first member starts. ``members`` are on record from the end of the bootstrap on, in their order.
+    set before the first member starts. In pods the name of one that was given up is empty until another is chosen.
+    ``members`` are on record from the end of the bootstrap on, in their order.
     """
 
     token: str
@@ -89,6 +97,18 @@ class EtcdState:
     prefix: str = ""
     nodes: Sequence[str] = ()
     members: Sequence[EtcdMemberState] = ()
+
+    def node(self, ordinal: int) -> str:
+        """Name of the node that keeps the data of the member with this ordinal.
+
+        Empty if it has none: not yet, or not any more since its node was given up.
+        """
+        return self.nodes[ordinal] if ordinal < len(self.nodes) else ""
+
+    def with_node(self, ordinal: int, name: str) -> EtcdState:
+        """Copy with this node for the member with this ordinal."""
+        others = [*self.nodes, *([""] * (ordinal + 1 - len(self.nodes)))]
+        return replace(self, nodes=(*others[:ordinal], name, *others[ordinal + 1 :]))
 
     def member(self, name: str) -> EtcdMemberState | None:
         """Record of a member; None if it has none."""
@@ -142,6 +162,63 @@ class Manager:
         return f"KarmadaDeployment {self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True)
+class LastBackup:
+    """The newest verified backup of a series. ``started`` is ISO 8601, UTC; ``size`` in bytes, ``duration`` in seconds.
+
+    ``allowed`` is the age in seconds from which it is too old, by the schedule at that time; 0 if there was none.
+    """
+
+    name: str
+    started: str
+    size: int
+    revision: int
+    duration: int
+    allowed: int = 0
+
+
+#: Last steps of a restore: its data is that of the backup, or what it was before.
+RELEASED, UNDONE = "Released", "Undone"
+
+
+@dataclass(frozen=True)
+class RestoreState:
+    """A restore, from its decision on; its journal. It stays until its old data is given up (``restore.plan``).
+
+    ``name`` is that of its EtcdRestore, ``series`` the EtcdBackup in whose target the backup lies. ``step`` is the last
+    one that has come to its end, ``undoing`` whether it is taken back. ``generation``, ``token`` and ``bump`` (of the
+    revision) are those of the new data, ``members`` the names of those who get it, ``prepared`` those who have it.
+    ``held`` are the components that must not run, ``closed`` whether API servers refuse certificates of agents.
+    ``former`` is what etcd was before, ``replaced`` IDs of clusters that the new one must not have, ``counts`` the
+    numbers of keys by kind that it must have. ``aside`` are folders of data that no member uses any more.
+    """
+
+    name: str
+    series: str
+    backup: str
+    started: str
+    token: str
+    generation: int
+    bump: int
+    former: EtcdState
+    members: tuple[str, ...] = ()
+    prepared: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    closed: bool = False
+    step: str = ""
+    undoing: bool = False
+    #: name of the backup of what was there, taken before anything stopped; empty if nothing answered
+    before: str = ""
+    replaced: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    aside: tuple[str, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """True if it holds nothing any more; only its old data may still be there."""
+        return self.step in (RELEASED, UNDONE)
+
+
 @dataclass(frozen=True, repr=False)
 class State:
     """Memory of one instance. Has no representation, because it holds keys."""
@@ -182,6 +259,12 @@ class State:
     restarts_due: tuple[str, ...] = ()
     #: the object that manages the instance: the one from which the last run started that may write
     manager: Manager = field(default_factory=Manager)
+    #: private key (PEM) that signs records of backups; empty before the first one
+    backup_key: bytes = b""
+    #: name of an EtcdBackup → its newest verified backup
+    backups: Mapping[str, LastBackup] = field(default_factory=dict)
+    #: the restore that is under way, or whose old data is still there
+    restore: RestoreState | None = None
 
     def member(self, name: str) -> MemberEntry:
         """Record of a member, read as its entry of the document; nothing but its name where it has none."""
@@ -236,6 +319,9 @@ def to_files(state: State) -> dict[str, bytes]:
         "restartsDue": list(state.restarts_due),
         "hostCluster": state.host_cluster,
         "manager": asdict(state.manager),
+        "backups": {name: asdict(each) for name, each in state.backups.items()},
+        # Absent where there is none, as in most states.
+        **({"restore": asdict(state.restore)} if state.restore else {}),
     }
     files = {
         "instance.json": _json(plain),
@@ -244,6 +330,8 @@ def to_files(state: State) -> dict[str, bytes]:
         "owned.json": _json(state.owned),
         "sa.key": state.service_account_key,
     }
+    if state.backup_key:
+        files[_BACKUP_KEY] = state.backup_key
     if state.document is not None:
         files["document.json"] = _json(state.document)
     for name, pair in state.authorities.items():
@@ -312,8 +400,11 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             restarts_due=tuple(plain.get("restartsDue", ())),
             host_cluster=plain.get("hostCluster", ""),
             manager=Manager(**plain.get("manager", {})),
+            backup_key=files.get(_BACKUP_KEY, b""),
+            backups={name: LastBackup(**each) for name, each in plain.get("backups", {}).items()},
+            restore=_restore(plain["restore"]) if "restore" in plain else None,
         )
-    except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, OSError, EOFError, zlib.error) as error:
         raise ProblemsError(
             [
                 Problem(
@@ -332,6 +423,11 @@ def _etcd(found: Mapping[str, Any], document: bytes | None) -> EtcdState:
     members = tuple(EtcdMemberState(**each) for each in found.get("members", ()))
     etcd = EtcdState(**{**found, "nodes": tuple(found.get("nodes", ())), "members": members})
     return etcd if members else replace(etcd, members=_first_members(etcd, document))
+
+
+def _restore(found: Mapping[str, Any]) -> RestoreState:
+    lists = {name: tuple(found[name]) for name in ("members", "prepared", "held", "replaced", "aside")}
+    return RestoreState(**{**found, **lists, "former": _etcd(found["former"], None)})
 
 
 def _first_members(etcd: EtcdState, document: bytes | None) -> tuple[EtcdMemberState, ...]:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from ..api_object import Object
 from ..components.table import KARMADA_APISERVER, KARMADA_CA
 from ..components.types import KeyPair
+from ..document.manifest import API_VERSION, KIND
 from ..pki import files as pki_files
 from ..render import workloads
+from ..run import manager
 from ..run.run import Run
 
 
@@ -15,6 +17,22 @@ def secret(run: Run) -> Object:
     """Secret for programs in the host cluster."""
     content = pki_files.admin_kubeconfig(run.material, run.public_url).encode()
     return workloads.secret(run.instance, "admin", "admin-config", {"kubeconfig": content})
+
+
+def beside_object(run: Run) -> Object | None:
+    """Secret beside the object that this run is for, where the control plane is elsewhere; it goes with the object.
+
+    Whoever reads an object finds its kubeconfig there, also of a control plane on plain hosts or in another cluster.
+    """
+    uid, metadata = run.connection.object_uid, run.deployment["metadata"]
+    if uid is None:
+        return None
+    if run.place.in_pods and manager.home(run) is run.host_cluster and run.namespace == metadata["namespace"]:
+        return None
+    found = secret(run)
+    owner = {"apiVersion": API_VERSION, "kind": KIND, "name": metadata["name"], "uid": uid}
+    found["metadata"].update(namespace=metadata["namespace"], ownerReferences=[owner])
+    return found
 
 
 def for_person(run: Run, who: KeyPair | None = None) -> str:

@@ -25,26 +25,27 @@ from ..kube.errors import ApiError
 from ..kube.objects import Ref
 from ..kube.readiness import reason_not_ready
 from ..problems import ProblemsError
+from ..run import manager
 from ..run.run import Run
 from . import admin_kubeconfig, probes, removal, stages
 
 
-def differences(run: Run, etcd_replace: Sequence[str] = ()) -> list[str]:
+def differences(run: Run, asked_of_etcd: Sequence[str] = ()) -> list[str]:
     """Reasons found first why the steps are needed, in words; empty if all of them may be skipped.
 
-    ``etcd_replace`` are the names of members of etcd that are to be replaced.
+    ``asked_of_etcd`` are the names of members of etcd that are to be replaced, and of nodes that are given up.
 
     It can be empty only for a control plane that a completed run has brought to the same document before.
     """
     reason = _reason_without_looking(run)
-    if etcd_replace and not reason:
-        reason = f"{', '.join(etcd_replace)}: to be replaced"
+    if asked_of_etcd and not reason:
+        reason = f"{', '.join(asked_of_etcd)}: to be replaced"
     if reason:
         return [reason]
     try:
         # While the pods differ, the objects inside say little.
         outside = list(_in_host_cluster(run)) if run.place.in_pods else []
-        return outside or [*_in_control_plane(run), *_file(run)]
+        return outside or [*_in_control_plane(run), *_file(run), *_beside_object(run)]
     except (ApiError, ProblemsError) as error:
         return [str(error)]
 
@@ -102,6 +103,11 @@ def _file(run: Run) -> Iterator[str]:
     path = run.connection.kubeconfig_output
     if path and private_file.write(Path(path), admin_kubeconfig.for_person(run), check=True):
         yield f"{path} is not as it should be"
+
+
+def _beside_object(run: Run) -> Iterator[str]:
+    beside = admin_kubeconfig.beside_object(run)
+    return _differing(compare(manager.home(run), [beside])) if beside else iter(())
 
 
 def _differing(compared: Iterable[Comparison]) -> Iterator[str]:

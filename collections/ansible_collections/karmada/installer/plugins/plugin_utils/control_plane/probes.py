@@ -34,7 +34,7 @@ def aggregated_api_answers(
     Raises ProblemsError at the end of the time, NotReady if the pods of its server cannot become ready.
     """
     who = "the aggregated API cluster.karmada.io"
-    _until(lambda: _listed(control_plane), who, "answers", timeout_seconds, say, served_by)
+    _until(lambda: not_listed(control_plane), who, "answers", timeout_seconds, say, served_by)
 
 
 def webhook_judges(control_plane: Cluster, timeout_seconds: float, say: Say, served_by: Servers = NO_SERVERS) -> None:
@@ -43,10 +43,11 @@ def webhook_judges(control_plane: Cluster, timeout_seconds: float, say: Say, ser
     Raises ProblemsError at the end of the time, NotReady if the pods of the webhook cannot become ready.
     """
     who = "the admission webhook"
-    _until(lambda: _judged(control_plane), who, "judges policies", timeout_seconds, say, served_by)
+    _until(lambda: not_judged(control_plane), who, "judges policies", timeout_seconds, say, served_by)
 
 
-def _listed(control_plane: Cluster) -> str | None:
+def not_listed(control_plane: Cluster) -> str | None:
+    """Reason why Clusters cannot be listed now, or None."""
     try:
         control_plane.get_raw("/apis/cluster.karmada.io/v1alpha1/clusters?limit=1", retry_seconds=0)
     except ApiError as error:
@@ -54,7 +55,8 @@ def _listed(control_plane: Cluster) -> str | None:
     return None
 
 
-def _judged(control_plane: Cluster) -> str | None:
+def not_judged(control_plane: Cluster) -> str | None:
+    """Reason why the webhook does not judge policies now, or None. Sends dry runs only."""
     try:
         control_plane.apply(_POLICY, dry_run=True)
     except ApiError as error:

@@ -60,12 +60,9 @@ def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> 
     Of a per-member component, every object that was not applied belongs to a member that has left.
     """
     kept = {change.ref for change in applied}
-    # etcd is never removed in passing, because its data would go with it.
-    off = {
-        name
-        for name in components
-        if name != ETCD.name and (BY_NAME[name].per_member or not BY_NAME[name].is_wanted(run.spec))
-    }
+    rows = {name: BY_NAME[name] for name in components}
+    # What keeps data is never removed in passing, because they would go with it.
+    off = {name for name, row in rows.items() if not row.keeps_data and (row.per_member or not row.is_wanted(run.spec))}
 
     def prunable(each: Object) -> bool:
         pruned = (each["apiVersion"], each["kind"]) in _PRUNED and _component(each) in components
@@ -108,9 +105,10 @@ def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
     ours = [each for each in found if owned_by(each, run.state.owner, run.state.uids(HOST_CLUSTER))]
     places = sorted({each["spec"]["local"]["path"] for each in ours if "local" in each["spec"]})
     if places:
+        nodes = ", ".join(filter(None, run.state.etcd.nodes))
         run.tell(
             Problem.hint(
-                f"these directories stay, with etcd's data: {', '.join(places)} on {', '.join(run.state.etcd.nodes)}",
+                f"these directories stay, with etcd's data: {', '.join(places)} on {nodes}",
                 Reason.LEFT_BEHIND,
             )
         )

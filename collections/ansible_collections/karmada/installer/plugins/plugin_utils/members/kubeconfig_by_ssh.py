@@ -127,8 +127,8 @@ def _run(command: Sequence[str]) -> Answer:
         timer = threading.Timer(SECONDS, stop)
         timer.start()
         try:
-            words = reader.submit(cast("IO[bytes]", process.stderr).read, _MAX_WORDS)
-            content = cast("IO[bytes]", process.stdout).read(MAX_BYTES + 1)
+            words = reader.submit(cast(IO[bytes], process.stderr).read, _MAX_WORDS)
+            content = cast(IO[bytes], process.stdout).read(MAX_BYTES + 1)
             if len(content) > MAX_BYTES:
                 _kill_group(process.pid)
             code = process.wait()

@@ -61,7 +61,7 @@ def live(source: Source) -> Registered:
     """Current registrations; empty if the control plane is not installed yet. Raises ProblemsError if unknown."""
     try:
         if Spec(source.deployment["spec"]).mode == "Binary":
-            return _with_kubeconfig(source.connection["kubeconfig_output"])
+            return _with_kubeconfig(Connection.of(source.connection).kubeconfig_output)
         return _through_host_cluster(source)
     except ApiError as error:
         what = f"it cannot be told which members are registered: {error}"
@@ -71,7 +71,7 @@ def live(source: Source) -> Registered:
 def _through_host_cluster(source: Source) -> Registered:
     run = Run(
         source.deployment,
-        Connection(**source.connection),
+        Connection.of(source.connection),
         operation="inventory",
         holder="",
         check=True,

@@ -134,6 +134,7 @@ def issue_missing(
         service_account_key=state.service_account_key,
         encryption_key=state.encryption_key,
         external_etcd=external_etcd or {},
+        closed_to_agents=bool(state.restore and state.restore.closed),
     )
     return Issued(material, reasons)
 

@@ -36,6 +36,8 @@ class Material:
     external_etcd: Mapping[str, bytes] = field(default_factory=dict)
     #: Member → kubeconfig that can read its nodes and pods; only members that have joined.
     member_access: Mapping[str, bytes] = field(default_factory=dict)
+    #: Whether the API server refuses certificates that kube-controller-manager has signed: those of agents.
+    closed_to_agents: bool = False
 
 
 def wanted(leaf: LeafCertificate, layout: Layout) -> x509.Certificate:
@@ -83,6 +85,8 @@ def certificate_files(name: str, material: Material, member: str = "") -> dict[s
 def client_authorities(material: Material) -> bytes:
     """Authorities whose client certificates the API server accepts: our own, and that of kube-controller-manager."""
     authorities = material.authorities
+    if material.closed_to_agents:
+        return authorities[KARMADA_CA].certificate
     return x509.bundle(authorities[KARMADA_CA].certificate, authorities[CLIENT_SIGNING_CA].certificate)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks before the first change.
 
-Imports every package but report.
+Imports kube, components, document, pki, artifacts, render, run, etcd, backup, control_plane, members.
 """

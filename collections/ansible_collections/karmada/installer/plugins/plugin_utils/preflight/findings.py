@@ -11,12 +11,12 @@ from functools import partial
 from ..components import releases
 from ..document import mode_fields
 from ..etcd import external as external_etcd
-from ..etcd import members_wanted, wanted_on_hosts, ways_on_hosts
+from ..etcd import members_wanted, wanted_on_hosts, ways_in_pods, ways_on_hosts
 from ..kube.errors import collected
 from ..members.plan import Clusters
 from ..pki.certificates import unusable_authorities
 from ..problems import Problem, Reason
-from ..run import manager
+from ..run import manager, restoring
 from ..run import selection as selected_members
 from ..run.run import Run
 from . import (
@@ -58,10 +58,11 @@ class Findings:
 
 @dataclass(frozen=True)
 class EtcdMembersAsked:
-    """Wishes of the user about members of etcd: their smaller number, and names of those to replace."""
+    """Wishes of the user about members of etcd: their smaller number, those to replace, and nodes that are given up."""
 
     confirmed: int = 0
     replace: tuple[str, ...] = ()
+    abandoned_nodes: tuple[str, ...] = ()
 
 
 def findings(
@@ -84,7 +85,11 @@ def findings(
             partial(_hosts, run, abandoned_hosts)
             if not run.place.in_pods
             else partial(_with_host, access, partial(_host, run)),
-            *((partial(_with_host, access, partial(host_preflight.problems, run)),) if run.place.etcd_apart else ()),
+            *(
+                (partial(_with_host, access, partial(host_preflight.problems, run, abandoned_hosts)),)
+                if run.place.etcd_apart
+                else ()
+            ),
             partial(_with_host, access, partial(selected_members.problems, run, registered.result)),
             partial(_with_host, access, partial(_crds, run)),
             partial(_with_host, access, partial(_external_etcd, run)),
@@ -156,8 +161,9 @@ def _place_access(run: Run, host_cluster: str) -> Iterable[Problem]:
 
 
 def _managed(run: Run) -> Iterable[Problem]:
-    """Problem if another object than that of this run manages the instance."""
-    return manager.verdict(run, run.stored_state).problems
+    """Problem if another object than that of this run manages the instance, or a restore holds it."""
+    held = restoring.problem(run.stored_state, run.operation, run.place.where)
+    return [*manager.verdict(run, run.stored_state).problems, *([held] if held else [])]
 
 
 def _host(run: Run) -> Iterable[Problem]:
@@ -235,9 +241,12 @@ def _external_etcd(run: Run) -> Iterable[Problem]:
 
 def _etcd_members(run: Run, asked: EtcdMembersAsked) -> Iterable[Problem]:
     yield from ways_on_hosts.problems(run)
+    yield from ways_in_pods.problems(run)
     if run.stored_state and not fixed_settings.store_moved(run):
-        for there in (members_wanted, wanted_on_hosts):
-            yield from there.problems(run, confirmed=asked.confirmed, replace_names=asked.replace)
+        yield from members_wanted.problems(
+            run, confirmed=asked.confirmed, replace_names=asked.replace, abandoned_nodes=asked.abandoned_nodes
+        )
+        yield from wanted_on_hosts.problems(run, confirmed=asked.confirmed, replace_names=asked.replace)
 
 
 def _crds(run: Run) -> Iterable[Problem]:

@@ -17,6 +17,9 @@ from ..components.types import Component, settings_path
 from ..problems import Problem, Reason
 from ..render import sockets, units
 
+_WHY_FIXED = "; members that have not been healthy together yet cannot change"
+_OR_BEGIN_ANEW = ", or uninstall with them first: etcd has never been healthy"
+
 
 def of_the_document(instance: Instance) -> Iterator[Problem]:
     """Problems of the document alone that no rule of its schema can express."""
@@ -91,53 +94,43 @@ def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
 
 
 def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
-    """Changes of hosts that would add, remove or move members of etcd where that cannot be: while they have not been
-    healthy together yet, and beneath a control plane in pods.
+    """Changes of hosts that add, remove or move members of etcd while they have not been healthy together yet, and
+    changes of ports.
 
     Not a rule of the schema: hosts may be corrected until etcd is bootstrapped, which only the state knows.
     """
-    if not (state.etcd.bootstrapped or state.etcd.nodes):
-        return
     recorded = Spec((state.document or {}).get("spec") or {})
-    if state.etcd.bootstrapped and component_hosts.hosts_of(instance.spec, CONTROL_PLANE_ROLE):
+    if state.etcd.bootstrapped:
         yield from _fixed_ports(instance, recorded)
-        return
+    elif state.etcd.nodes:
+        yield from _fixed_members(instance, state, recorded)
+        yield from _fixed_ports(instance, recorded)
+
+
+def _fixed_members(instance: Instance, state: State, recorded: Spec) -> Iterator[Problem]:
+    """Other hosts, or other addresses of hosts, for members that have begun and do not know each other yet."""
     hosts_before = recorded.hosts or tuple(map(HostEntry, state.hosts.values()))
     addresses_before = {each.name: each.address for each in hosts_before}
-    before = sorted(
-        state.etcd.nodes or (each.name for each in hosts_before if ETCD_ROLE in (each.roles or (ETCD_ROLE,)))
-    )
+    before = sorted(state.etcd.nodes)
     members = component_hosts.hosts_of(instance.spec, ETCD_ROLE)
     now = sorted(host.name for host in members)
-    if before and before != now:
+    if before != now:
         yield Problem(
-            f"etcd runs on {', '.join(before)}, and the document wants it on {', '.join(now) or 'no host'}"
-            f"{_why_fixed(state)}",
+            f"etcd runs on {', '.join(before)}, and the document wants it on {', '.join(now) or 'no host'}{_WHY_FIXED}",
             "spec.hosts",
-            f"give the role {ETCD_ROLE} to {', '.join(before)} again{_or_begin_anew(state)}",
+            f"give the role {ETCD_ROLE} to {', '.join(before)} again{_OR_BEGIN_ANEW}",
             reason=Reason.IMMUTABLE_SETTING,
         )
-    yield from _fixed_ports(instance, recorded)
     for host in members:
         address = addresses_before.get(host.name, host.address)
         if ipaddress.ip_address(address) != ipaddress.ip_address(host.address):
             yield Problem(
                 f"the member of etcd on {host.name} is known to the others at {address}, and the document says "
-                f"{host.address}{_why_fixed(state)}",
+                f"{host.address}{_WHY_FIXED}",
                 "spec.hosts",
-                f"set the address of {host.name} back to {address}{_or_begin_anew(state)}",
+                f"set the address of {host.name} back to {address}{_OR_BEGIN_ANEW}",
                 reason=Reason.IMMUTABLE_SETTING,
             )
-
-
-def _why_fixed(state: State) -> str:
-    if state.etcd.bootstrapped:
-        return "; this version cannot change the members of etcd beneath a control plane in pods"
-    return "; members that have not been healthy together yet cannot change"
-
-
-def _or_begin_anew(state: State) -> str:
-    return "" if state.etcd.bootstrapped else ", or uninstall with them first: etcd has never been healthy"
 
 
 def _fixed_ports(instance: Instance, before: Spec) -> Iterator[Problem]:

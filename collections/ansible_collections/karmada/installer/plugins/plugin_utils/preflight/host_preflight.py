@@ -26,8 +26,10 @@ def unreachable_hosts(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
 
 
 def unnamed_members(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
-    """Hosts with etcd that the document does not name; an uninstall below pods works only on those it names."""
-    nodes = run.stored_state.etcd.nodes if run.stored_state else ()
+    """Hosts with etcd, or with what is left of it, that the document does not name; an uninstall below pods works only
+    on those it names.
+    """
+    nodes = list(dict.fromkeys([*(run.stored_state.etcd.nodes if run.stored_state else ()), *run.leaving]))
     missing = [name for name in nodes if name not in run.hosts and name not in abandoned]
     if not missing:
         return []

@@ -21,7 +21,7 @@ HOST_PATH_CLASS = "karmada-installer-host-path"
 #: Required by the API; a directory of a node has no size.
 _HOST_PATH_SIZE = "1Gi"
 #: Volume that creates the directory of a member on its node, see host_volumes.
-_DIRECTORY = "directory"
+DIRECTORY = "directory"
 
 
 def service(instance: Instance) -> Object:
@@ -68,7 +68,12 @@ def config_map(instance: Instance, where: Layout, etcd: EtcdState) -> Object:
 
 
 def replicas(instance: Instance) -> int:
-    """Number of pods: one for the highest ordinal on record and all below; before the bootstrap those of the document.
+    """Number of pods: one for each place, and none while it is held."""
+    return 0 if ETCD.name in instance.held else _places(instance)
+
+
+def _places(instance: Instance) -> int:
+    """Number of places: one for the highest ordinal on record and all below; before the bootstrap, the document's.
 
     Never the document's number later on: a pod starts only once etcd has its member.
     """
@@ -108,10 +113,10 @@ def stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Objec
     else:
         if etcd.storage == "hostPath":
             container["volumeMounts"].append(
-                {"name": _DIRECTORY, "mountPath": f"{ETCD_DATA}-{_DIRECTORY}", "readOnly": True}
+                {"name": DIRECTORY, "mountPath": f"{ETCD_DATA}-{DIRECTORY}", "readOnly": True}
             )
             spec["volumeClaimTemplates"] = [
-                _claim(instance, name, _HOST_PATH_SIZE, HOST_PATH_CLASS) for name in ("data", _DIRECTORY)
+                _claim(instance, name, _HOST_PATH_SIZE, HOST_PATH_CLASS) for name in ("data", DIRECTORY)
             ]
         else:
             size = settings.claim_size or DEFAULT_SIZE
@@ -161,10 +166,11 @@ def host_volumes(instance: Instance, etcd: EtcdState) -> list[Object]:
     if etcd.storage != "hostPath":
         return []
     path = host_directory(instance)
-    kinds = {_DIRECTORY: {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}, "data": {"local": {"path": path}}}
+    kinds = {DIRECTORY: {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}, "data": {"local": {"path": path}}}
     return [
         _host_volume(instance, name, ordinal, node, source)
-        for ordinal, node in enumerate(etcd.nodes[: replicas(instance)])
+        for ordinal in range(_places(instance))
+        if (node := etcd.node(ordinal))
         for name, source in kinds.items()
     ]
 

@@ -11,7 +11,7 @@ from ..api_object import Object
 from ..components import endpoint, table
 from ..components.instance import Instance
 from ..components.state import EtcdState
-from ..components.table import ETCD, KARMADA_APISERVER
+from ..components.table import KARMADA_APISERVER
 from ..components.types import Component, Layout, settings_of
 from ..encoding import base64_files
 from ..pki.files import Material, contents
@@ -97,8 +97,8 @@ def _component_objects(
             etcd_pods.config_map(instance, where, etcd),
             etcd_pods.service(instance),
             etcd_pods.stateful_set(instance, config_hash, etcd),
-            *_disruption_budget(instance, ETCD),
-            *network_policies.of_component(instance, ETCD),
+            *_disruption_budget(instance, component),
+            *network_policies.of_component(instance, component),
         ]
     objects = [
         *_config_maps(instance, component),
@@ -220,7 +220,7 @@ def _deployment(instance: Instance, component: Component, where: Layout, config_
         "kind": "Deployment",
         "metadata": workload_metadata(instance, component),
         "spec": {
-            "replicas": settings_of(component, instance.spec).replicas,
+            "replicas": 0 if component.row in instance.held else settings_of(component, instance.spec).replicas,
             "revisionHistoryLimit": 3,
             "selector": {"matchLabels": instance.selector(component.row, component.member)},
             # The old pod serves until the new one is ready.

@@ -11,17 +11,19 @@ from typing import Any
 
 from ..api_object import Object, condition, is_true
 from ..components import image_pins
-from ..components.table import BY_NAME, COMPONENTS, ETCD, pod_components
+from ..components.table import BY_NAME, COMPONENTS, ETCD, KARMADA_APISERVER, pod_components
 from ..components.types import etcd_client_urls, of_member
 from ..etcd import access, health
 from ..etcd import external as external_etcd
 from ..etcd import look as etcd_look
 from ..etcd.client import EndpointStatus
+from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
-from ..kube.readiness import reason_not_ready
+from ..kube.readiness import not_pulled, reason_not_ready
 from ..labels import INSTANCE_LABEL, MEMBER_LABEL, NAME_LABEL
+from ..members import unapplied
 from ..members.registration import CLUSTER_API
-from ..members.scheduling import CORDON, DRAIN
+from ..members.scheduling import BINDING_API, BINDING_KINDS, CORDON, DRAIN
 from ..members.taints import name_of
 from ..members.works import WORK_API
 from ..pki import certificates, x509
@@ -31,6 +33,11 @@ from ..render.etcd_pods import host_directory
 from ..run.run import Run
 from .report import ComponentStatus, MemberStatus, Observation
 
+#: Bindings of a kind that a report looks at; each may have a few kilobytes.
+_MOST_BINDINGS = 200
+POLICY_API, POLICIES = "policy.karmada.io/v1alpha1", ("PropagationPolicy", "ClusterPropagationPolicy")
+#: More nodes than this has no cluster.
+MOST_NODES = 1_000_000
 # The first request to the control plane is retried for this long.
 ANSWER_SECONDS = 5.0
 #: Characters shown of a short text from a member.
@@ -56,6 +63,8 @@ class Seen:
     etcd_ready: int
     certificates: Mapping[str, str]
     kubeconfig_secret: str = ""
+    service: str = ""
+    not_pulled: str = ""
     notes: Sequence[Problem] = ()
 
 
@@ -66,7 +75,8 @@ def observe(run: Run) -> Observation:
 
 def look(run: Run) -> Seen:
     """Observe an instance in pods."""
-    components = _components(run)
+    pods = run.place.pods()
+    components = _components(run, pods)
     # On plain hosts below the pods it is asked by a step on each host.
     etcd = etcd_health(run) if components and not run.place.etcd_apart else NO_ETCD
     api = control_plane_answers(run) if components else {}
@@ -74,7 +84,6 @@ def look(run: Run) -> Seen:
     # Known only after the control plane was asked. This machine's network may differ from that of the users.
     if api.get("version") and run.endpoint_trouble:
         notes.append(warning(run.endpoint_trouble, Reason.ENDPOINT_MISDIRECTED))
-    pods = run.place.pods()
     differing = image_pins.differences(image_pins.running(pods), run.state.digests)
     notes += [warning(each, Reason.PROGRAMS_DIFFER) for each in differing]
     return Seen(
@@ -87,7 +96,9 @@ def look(run: Run) -> Seen:
         if ETCD in pod_components(run.spec)
         else sum(each.status.healthy for each in etcd.members),
         certificates=certificates.expiries(run.material) if run.stored_state else {},
-        kubeconfig_secret=run.instance.object_name("admin-config"),
+        kubeconfig_secret=run.kubeconfig_secret,
+        service=f"{run.namespace}/{run.instance.object_name(KARMADA_APISERVER.name)}" if components else "",
+        not_pulled=not_pulled([{**pod, "kind": "Pod"} for pod in pods]) or "",
         notes=notes,
     )
 
@@ -105,6 +116,7 @@ def observation(run: Run, seen: Seen) -> Observation:
         aggregated_ready=seen.api.get("aggregated", False),
         crds_installed=seen.api.get("crds", False) or not run.spec.installs_crd,
         etcd_storage=run.state.etcd.storage,
+        backups=run.state.backups,
         etcd_desired=seen.etcd_desired,
         etcd_ready=seen.etcd_ready,
         etcd_endpoints=[each.status for each in seen.etcd.members],
@@ -112,7 +124,12 @@ def observation(run: Run, seen: Seen) -> Observation:
         certificates=seen.certificates,
         kubeconfig_secret=seen.kubeconfig_secret,
         host_cluster_uid=run.place.host_cluster_uid,
+        quarantined=_quarantined(run),
         mode=run.spec.mode,
+        address=run.public_url if seen.api else "",
+        service=seen.service,
+        not_pulled=seen.not_pulled,
+        totals=seen.api.get("totals", {}),
         installed=bool(run.stored_state and run.stored_state.document),
         wanted_members=list(run.spec.member_by_name),
         notes=[
@@ -124,9 +141,19 @@ def observation(run: Run, seen: Seen) -> Observation:
             ),
             *external_etcd.notes(run, [each.status for each in seen.etcd.members]),
             *_leaving(run),
+            *seen.api.get("notes", ()),
             *seen.notes,
         ],
     )
+
+
+def _quarantined(run: Run) -> str:
+    """Sentence on the restore that is under way and what it holds; empty if there is none."""
+    found = run.state.restore
+    if found is None or found.is_over:
+        return ""
+    told = f"restored from {found.backup}" if found.former.generation != run.state.etcd.generation else "being restored"
+    return f"the control plane is {told} and held: {', '.join(found.held) or 'nothing'} does not run"
 
 
 def _leaving(run: Run) -> list[Problem]:
@@ -181,25 +208,31 @@ def _host_path_notes(run: Run) -> list[Problem]:
     etcd = run.state.etcd
     if etcd.storage != "hostPath" or not run.stored_state:
         return []
-    place = f"{host_directory(run.instance)} of the nodes {', '.join(etcd.nodes)}"
+    place = f"{host_directory(run.instance)} of the nodes {', '.join(filter(None, etcd.nodes))}"
     told = "an exception to the restricted Pod Security level in effect, though its pods keep to it by their form"
     what = f"etcd keeps its data in {place}: {told}. Each member runs on its own node only."
     return [warning(what, Reason.POD_SECURITY_VIOLATION)]
 
 
-def _components(run: Run) -> list[ComponentStatus]:
-    """Workloads in the order of the table."""
+def _components(run: Run, pods: Sequence[Object]) -> list[ComponentStatus]:
+    """Workloads in the order of the table, each that is not ready with what its pods say."""
     selector = f"{INSTANCE_LABEL}={run.name}"
     found: dict[tuple[str, str], Object] = {}
     for kind in ("StatefulSet", "Deployment"):
         for each in run.host_cluster.list("apps/v1", kind, run.namespace, labels=selector):
             labels = each["metadata"]["labels"]
-            found[labels.get(NAME_LABEL, ""), labels.get(MEMBER_LABEL, "")] = each
+            found[labels.get(NAME_LABEL, ""), labels.get(MEMBER_LABEL, "")] = {**each, "kind": kind}
+    of_pods: dict[tuple[str, str], list[Object]] = {}
+    for pod in pods:
+        labels = pod["metadata"].get("labels") or {}
+        key = labels.get(NAME_LABEL, ""), labels.get(MEMBER_LABEL, "")
+        of_pods.setdefault(key, []).append({**pod, "kind": "Pod"})
     return [
         ComponentStatus(
             name=of_member(component.name, member),
             desired=each["spec"].get("replicas", 1),
             ready=each.get("status", {}).get("readyReplicas", 0),
+            trouble=reason_not_ready(each, of_pods.get((name, member), ())) or "",
         )
         for component in COMPONENTS
         for (name, member), each in sorted(found.items())
@@ -240,7 +273,7 @@ def number_of_works(run: Run, statuses: Sequence[EndpointStatus]) -> int | None:
 
 
 def control_plane_answers(run: Run) -> dict[str, Any]:
-    """Answers of the API server, as far as there are any: version, crds, members, aggregated."""
+    """Answers of the API server, as far as there are any: version, crds, members, aggregated, notes."""
     found: dict[str, Any] = {}
     try:
         control_plane = run.control_plane
@@ -248,12 +281,28 @@ def control_plane_answers(run: Run) -> dict[str, Any]:
         found["version"] = control_plane.version(retry_seconds=ANSWER_SECONDS).get("gitVersion", "")
         crds = control_plane.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         found["crds"] = any(crd["spec"]["group"].endswith("karmada.io") for crd in crds)
-        found["members"] = [_member(each) for each in control_plane.list(CLUSTER_API, "Cluster")]
+        clusters = control_plane.list(CLUSTER_API, "Cluster")
+        found["members"] = [_member(each) for each in clusters]
         service = control_plane.get("apiregistration.k8s.io/v1", "APIService", "v1alpha1.cluster.karmada.io")
         found["aggregated"] = is_true(service, "Available")
+        bindings = [each for kind in BINDING_KINDS for each in control_plane.some(BINDING_API, kind, _MOST_BINDINGS)]
+        found["notes"] = [each for each in (unapplied.warning(bindings),) if each]
+        found["totals"] = _totals(control_plane, clusters)
     except ApiError:
         return found
     return found
+
+
+def _totals(control_plane: Cluster, clusters: Sequence[Object]) -> dict[str, int]:
+    """Counts of members and their nodes, of policies, and of workloads that are propagated or shall be."""
+    nodes = [((each.get("status") or {}).get("nodeSummary") or {}).get("totalNum") for each in clusters]
+    return {
+        "members": len(clusters),
+        # Members say it.
+        "nodes": sum(each for each in nodes if isinstance(each, int) and 0 <= each < MOST_NODES),
+        "policies": sum(control_plane.count(POLICY_API, kind) for kind in POLICIES),
+        "workloads": sum(control_plane.count(BINDING_API, kind) for kind in BINDING_KINDS),
+    }
 
 
 def _moment(text: str) -> str:

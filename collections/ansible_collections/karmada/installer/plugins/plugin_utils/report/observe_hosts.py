@@ -65,6 +65,7 @@ def observe_hosts(run: Run) -> Observation:
         etcd_desired=len(etcd.members),
         etcd_ready=sum(each.status.healthy for each in etcd.members),
         certificates=_expiries(run) if installed else {},
+        kubeconfig_secret=run.kubeconfig_secret if installed else "",
         notes=[
             *(*_hosts_in_trouble(run), *host_preflight.left(run), *_different_programs(run), *trouble),
             *(*host_preflight.unlike_others(run), *host_preflight.done_to_states(run)),
@@ -105,7 +106,11 @@ def hint_at_etcd(run: Run) -> str:
 def _component(run: Run, component: Component) -> ComponentStatus:
     hosts = component_hosts.hosts_of(run.spec, component_hosts.role_of(component))
     ready = [host for host in hosts if _works(run, host.name, component)]
-    return ComponentStatus(name=component.name, desired=len(hosts), ready=len(ready))
+    told = [
+        f"{host.name}: {unit.reason}" for host in hosts if (unit := _unit(run, host.name, component)) and unit.reason
+    ]
+    trouble = printable(redacted("; ".join(told)))
+    return ComponentStatus(name=component.name, desired=len(hosts), ready=len(ready), trouble=trouble)
 
 
 def _agents(run: Run) -> list[ComponentStatus]:

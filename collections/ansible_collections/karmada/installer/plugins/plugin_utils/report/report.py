@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from ..components.state import LastBackup
 from ..etcd.client import EndpointStatus
 from ..etcd.health import Health, Seen
 from ..members.broken import BrokenMember
@@ -35,6 +36,8 @@ MOST_MEMBERS, MOST_COMPONENTS, MOST_CERTIFICATES = 1000, 1024, 64
 
 #: Members of etcd, and characters of the name of one, that the schema of the status allows.
 MOST_ETCD_MEMBERS, _NAME = 16, 253
+#: Series of backups that the schema of the status allows.
+MOST_BACKUPS = 64
 
 T = TypeVar("T")
 
@@ -46,6 +49,8 @@ class ComponentStatus:
     name: str
     desired: int
     ready: int
+    #: Why some are not ready; empty if all are.
+    trouble: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,9 +124,20 @@ class Observation:
     #: Changes that this run has made, or in check mode would make.
     changes: Sequence[StepChange] = ()
     check: bool = False
+    #: Newest verified backup of each series; None where a series has none yet.
+    backups: Mapping[str, LastBackup | None] = field(default_factory=dict)
+    #: What holds the control plane, in words, while a restore does.
+    quarantined: str = ""
     #: Place of the components, as ``spec.mode`` has it, and the plain hosts among them.
     mode: str = "Container"
     hosts: Sequence[HostStatus] = ()
+    #: Address of the API server, and its Service as namespace/name; empty before an installation, and on plain hosts.
+    address: str = ""
+    service: str = ""
+    #: Image that no node can pull, with the reason; empty if there is none.
+    not_pulled: str = ""
+    #: How much there is in the control plane, by kind; empty while it does not answer.
+    totals: Mapping[str, int] = field(default_factory=dict)
 
 
 def status(observed: Observation, former: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -135,6 +151,10 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
     conditions = [
         _condition(observed, "Ready", ready, "AllReady" if ready else _first_reason(conditions), _summary(conditions)),
         *conditions,
+        # What runs may be ready all the same.
+        *([_material(observed)] if observed.components else []),
+        # Without a backup it can be used nevertheless.
+        *([_backup_condition(observed)] if observed.backups else []),
     ]
     return {
         "phase": _phase(observed, ready=ready),
@@ -145,13 +165,20 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         "kubernetesVersion": observed.kubernetes_version,
         "etcdVersion": etcd_version(observed),
         **({"hostClusterUID": observed.host_cluster_uid} if observed.host_cluster_uid else {}),
-        # Hosts have no Secrets: there the kubeconfig is only a file.
+        # Of hosts, and of a document from a file, the kubeconfig is a file only.
         **({"secretRef": {"name": observed.kubeconfig_secret}} if observed.kubeconfig_secret else {}),
         "conditions": [
             {**each, "lastTransitionTime": _last_transition(each, former or {}, observed.now)} for each in conditions
         ],
+        "endpoint": {key: text for key, text in (("url", observed.address), ("service", observed.service)) if text},
+        **({"totals": dict(observed.totals)} if observed.totals else {}),
         "components": [
-            {"name": each.name, "desired": each.desired, "ready": each.ready}
+            {
+                "name": each.name,
+                "desired": each.desired,
+                "ready": each.ready,
+                **({"message": each.trouble[:MESSAGE_LENGTH]} if each.trouble else {}),
+            }
             for each in _first(observed.components, MOST_COMPONENTS, lambda each: each.ready >= each.desired)
         ],
         **({"hosts": [_host(each) for each in observed.hosts]} if observed.hosts else {}),
@@ -163,6 +190,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         },
         **_of_members(observed),
         **_of_certificates(observed.certificates),
+        **({"backups": _backups(observed)} if observed.backups else {}),
         "changes": [each.plain for each in observed.changes[:MOST_CHANGES]],
         "changesTotal": len(observed.changes),
         "problems": [
@@ -310,6 +338,9 @@ def warnings(observed: Observation) -> list[Problem]:
     if soon:
         what = f"certificates that end within {EXPIRY_WARNING.days} days: {', '.join(soon)}"
         found.append(Problem(what, reason=Reason.CERTIFICATE_EXPIRED, severity=Severity.WARNING))
+    found += [Problem.warning(each, Reason.BACKUP_MISSED) for each in _overdue(observed)]
+    if observed.quarantined:
+        found.append(Problem.warning(observed.quarantined, Reason.QUARANTINED))
     return [*found, *observed.notes]
 
 
@@ -330,6 +361,8 @@ def age(since: str, now: datetime) -> str:
 
 
 def _phase(observed: Observation, *, ready: bool) -> str:
+    if observed.quarantined:
+        return "Quarantined"
     if ready:
         return "Completed"
     if not observed.components:
@@ -374,6 +407,54 @@ def _conditions(observed: Observation) -> list[dict[str, Any]]:
             "AllReady" if not out else "NotReady",
             "all listed members are ready" if not out else f"not ready, or not as listed: {', '.join(out)}",
         ),
+    ]
+
+
+def _material(observed: Observation) -> dict[str, Any]:
+    lacking = observed.not_pulled
+    reason = "Fetched" if not lacking else Reason.IMAGE_NOT_AVAILABLE.value
+    told = lacking[:MESSAGE_LENGTH] or "programs and images are where they are needed"
+    return _condition(observed, "MaterialFetched", not lacking, reason, told)
+
+
+def _overdue(observed: Observation) -> list[str]:
+    """Series whose newest backup is too old, or that have none, each with the reason for people."""
+    told = []
+    for series, last in observed.backups.items():
+        if last is None:
+            told.append(f"EtcdBackup {series} has no verified backup yet")
+            continue
+        old = observed.now - datetime.fromisoformat(last.started)
+        if last.allowed and old > timedelta(seconds=last.allowed):
+            told.append(f"the newest verified backup of EtcdBackup {series} is {age(last.started, observed.now)} old")
+    return told
+
+
+def _backup_condition(observed: Observation) -> dict[str, Any]:
+    overdue = _overdue(observed)
+    if not overdue:
+        return _condition(observed, "BackupHealthy", True, "Recent", "every EtcdBackup has a recent verified backup")
+    reason = "NoBackup" if None in observed.backups.values() else "TooOld"
+    return _condition(observed, "BackupHealthy", False, reason, "; ".join(overdue)[:MESSAGE_LENGTH])
+
+
+def _backups(observed: Observation) -> list[dict[str, Any]]:
+    return [
+        {
+            "series": series,
+            **(
+                {
+                    "name": last.name,
+                    "startTime": last.started.replace("+00:00", "Z"),
+                    "sizeBytes": last.size,
+                    "revision": last.revision,
+                    "durationSeconds": last.duration,
+                }
+                if last
+                else {}
+            ),
+        }
+        for series, last in list(observed.backups.items())[:MOST_BACKUPS]
     ]
 
 

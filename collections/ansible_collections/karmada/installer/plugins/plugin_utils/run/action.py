@@ -9,14 +9,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from pathlib import PurePath
 from typing import Any, ClassVar
 
+from ansible import context
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from .. import run_process
+from .. import awx_job, run_process
 from ..components import image_pins
 from ..components.named import component_in
 from ..components.spec import Spec
@@ -160,22 +162,29 @@ class KarmadaAction(StepAction):
 def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, check: bool) -> Run:
     """Run for the document and the connection in Ansible's variables."""
     deployment, given = plain(deployment), plain(connection or {})
-    known = {each.name for each in fields(Connection)}
     common: dict[str, Any] = {
         "operation": str(task_vars.get("karmada_operation", "apply")),
         # Actions run in forks; the process that forked them identifies the run.
-        "holder": run_process.run_holder(),
+        "holder": run_process.run_holder(awx_job.label(task_vars, _playbook())),
         "check": check,
         "say": say,
         "selected": selected_members.of_variables(task_vars),
     }
-    stands = Connection(**{key: value for key, value in given.items() if key in known})
+    stands = Connection.of(given)
     run = Run(deployment, stands, **common, place=_place_of(Spec(deployment["spec"])))
     run.trace = Display().vvv
     run.confirmed_images = image_pins.confirmed(task_vars)
-    lock = {"deployment": deployment, "connection": asdict(stands)}
+    lock = {"deployment": deployment, "connection": asdict(stands), "holder": run.holder}
     run.store.on_lock = lambda held: end.holding(lock if held else None)
     return run
+
+
+def _playbook() -> str:
+    """Name of the first playbook of this run, without its folder or collection; empty if there is none."""
+    names = context.CLIARGS.get("args")
+    # The command ansible has a pattern of hosts there.
+    first = names[0] if names and isinstance(names, list | tuple) else ""
+    return PurePath(str(first)).name.removesuffix(".yaml").removesuffix(".yml").rpartition(".")[2]
 
 
 def _place_of(spec: Spec) -> Callable[[Facts], Place]:
@@ -191,7 +200,7 @@ def give_back(lock: Mapping[str, Any]) -> None:
         lock["deployment"],
         Connection(**lock["connection"]),
         operation="",
-        holder=run_process.run_holder(),
+        holder=lock["holder"],
         check=False,
         say=lambda _message: None,
     )

@@ -42,7 +42,7 @@ class Handover:
         return _read(self._folder / _STATE)
 
     @stored.setter
-    def stored(self, value: Mapping[str, Any]) -> None:
+    def stored(self, value: Mapping[str, Any] | None) -> None:
         self._write(self._folder / _STATE, value)
 
     @property
@@ -109,14 +109,14 @@ class Handover:
     def _path(self, host: str) -> Path:
         return self._folder / f"host-{host}.json"
 
-    def _write(self, path: Path, value: Mapping[str, Any]) -> None:
+    def _write(self, path: Path, value: Mapping[str, Any] | None) -> None:
         private_folder.make(self._folder)
         private_file.write(path, json.dumps(value))
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] | None = json.loads(path.read_text())
     except FileNotFoundError:
         return None
     return found

@@ -20,7 +20,7 @@ from .host_view import HostView
 from .run import Run
 
 #: Modules that change a host and check its lock; the tasks that run them show how far a host has come.
-CHANGING_MODULES = ("_host_tree", "_host_program_files", "_etcd_room", "_etcd_change")
+CHANGING_MODULES = ("_host_tree", "_host_program_files", "_etcd_room", "_etcd_change", "_etcd_snapshot")
 #: Modules that wait for what they change: for units, and for a package manager.
 _LASTING_MODULES = (*CHANGING_MODULES, "ansible.builtin.package")
 #: States of ``_host_state`` that renew the lock.

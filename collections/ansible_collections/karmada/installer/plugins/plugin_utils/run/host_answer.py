@@ -105,7 +105,9 @@ _ETCD = {
             dbSizeQuota=_DECIMAL,
         ),
         "known": _KNOWN_MEMBERS,
-        "hash": _fields(revision=_NUMBER, value={"type": "integer", "minimum": 0, "maximum": 2**32 - 1}),
+        "hash": _fields(
+            revision=_NUMBER, value={"type": "integer", "minimum": 0, "maximum": 2**32 - 1}, compacted=_NUMBER
+        ),
     },
 }
 _YES = {"type": "boolean"}
@@ -163,6 +165,7 @@ _FORMS: Mapping[str, crd.Schema] = {
     "_host_state": _READ,
     "_etcd_member": _fields(changed=_YES, answer=_ETCD),
     "_etcd_room": _CHANGED,
+    "_etcd_snapshot": _fields(changed=_YES, size=_NUMBER, acknowledged=_NUMBER),
     "_etcd_change": _fields(
         "known", "added", "later", changed={"type": "boolean"}, known=_KNOWN_MEMBERS, added=_ID, later=_TEXT
     ),
@@ -198,6 +201,8 @@ def of_module(module: str, arguments: Mapping[str, Any], answer: object) -> Answ
         return Answer({**kept, "failed": True}, "")
     form = _FORMS[module]
     if module == "_host_state" and arguments["state"] not in _READING:
+        form = _CHANGED
+    if module == "_etcd_snapshot" and arguments["state"] == "absent":
         form = _CHANGED
     known = _known(answer, form)
     why = _refusal(known, form) or _unasked(module, arguments, known)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import threading
 import time
@@ -88,6 +89,21 @@ def of(connection: Any) -> Bounds:
     if connection is not None:
         setattr(connection, _ATTRIBUTE, bounds)
     return bounds
+
+
+@contextlib.contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """No file that this process, or a program that it starts, writes in this context becomes larger than ``size``.
+
+    What fetches a file writes until the host ends it: the disk here would be full first.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    least = size if soft == resource.RLIM_INFINITY else min(size, soft)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (least, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 class _Watch:

@@ -61,9 +61,9 @@ def verdict(run: Run, state: State | None) -> Verdict:
     if run.confirmed_manager == before.uid:
         return Verdict(ours)
     try:
-        home = _home(run)
-        live = home.with_patience(retry_seconds=PATIENCE).get(API_VERSION, KIND, before.name, before.namespace)
-        here = before.cluster in ("", _uid_of(home))
+        place = home(run)
+        live = place.with_patience(retry_seconds=PATIENCE).get(API_VERSION, KIND, before.name, before.namespace)
+        here = before.cluster in ("", _uid_of(place))
     except (ApiError, ProblemsError) as error:
         return Verdict(before, (_unknown(run, before, "; ".join(str(each).rstrip(".") for each in error.problems)),))
     uid = live["metadata"]["uid"] if live else ""
@@ -72,7 +72,7 @@ def verdict(run: Run, state: State | None) -> Verdict:
         # It goes on with the instance when the pause is over, so it stays on record.
         return Verdict(before, () if paused and not ours.uid else (_managed(run, before, ours),))
     if not here:
-        return Verdict(before, (_unknown(run, before, f"{home.access.server} is another cluster"),))
+        return Verdict(before, (_unknown(run, before, f"{place.access.server} is another cluster"),))
     # It is gone: nothing else can have its name, not even the object of this run.
     return Verdict(ours)
 
@@ -82,12 +82,12 @@ def _own(run: Run, before: Manager) -> Manager:
     uid, metadata = run.connection.object_uid, run.deployment["metadata"]
     if uid is None:
         return Manager()
-    found = Manager(metadata["namespace"], metadata["name"], uid, _uid_of(_home(run)))
+    found = Manager(metadata["namespace"], metadata["name"], uid, _uid_of(home(run)))
     # An account that may not read it does not make it unknown.
     return replace(found, cluster=before.cluster) if before.uid == uid and not found.cluster else found
 
 
-def _home(run: Run) -> Cluster:
+def home(run: Run) -> Cluster:
     """Cluster that has the object of this run, or that its inventory source names."""
     settings = run.spec.host_cluster
     return run.host_cluster if run.place.in_pods and not (settings.secret or settings.context) else run.home

@@ -24,7 +24,6 @@ from ..components.state import COLLECTION_VERSION, EtcdState, State
 from ..components.table import (
     ADMIN,
     AGGREGATED_SERVERS,
-    ETCD,
     KARMADA_APISERVER,
     KARMADA_CA,
     KARMADA_SCHEDULER_ESTIMATOR,
@@ -44,7 +43,7 @@ from ..problems import Problem, ProblemsError, Reason
 from ..render import units
 from ..render.agent_units import AgentAccess
 from . import manager
-from .place import CONTROL_PLANE, Place, with_hosts
+from .place import CONTROL_PLANE, Place, etcd_ails, with_hosts
 from .run import Run
 from .snapshot import Snapshot
 from .store import HostFiles, StateStore
@@ -194,7 +193,7 @@ class OnHosts(Place):
         )
         changed = manifest.differs(run.deployment, state.document)
         changed = changed or manager.is_new(run, state)
-        due = differs or state.journal.interrupted or changed or bool(run.leaving) or asked or _etcd_ails(run)
+        due = differs or state.journal.interrupted or changed or bool(run.leaving) or asked or etcd_ails(run)
         if due and not run.check:
             journal = replace(
                 state.journal,
@@ -239,13 +238,6 @@ class OnHosts(Place):
         if differs and not run.check:
             run.save(replace(run.state, member_places=self.member_places(run.state)))
         return differs
-
-
-def _etcd_ails(run: Run) -> bool:
-    """Return whether a member of etcd was seen not to work, once all have been healthy."""
-    unit = units.unit_name(run.instance, ETCD)
-    told = [each.units[unit] for each in run.observed.values() if unit in each.units]
-    return run.state.etcd.bootstrapped and any(each.reason for each in told)
 
 
 def _admin_of(kubeconfig: str | None) -> KeyPair | None:

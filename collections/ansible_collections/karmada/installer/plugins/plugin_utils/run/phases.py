@@ -23,11 +23,11 @@ OF_ROLES = {
     "preflight": PREFLIGHT,
     "host_leave/look": PREFLIGHT,
     "member_leave/confirm": PREFLIGHT,
-    **dict.fromkeys(("pki", "etcd", "load_balancer", "host_units", "etcd_maintenance"), INSTALLING),
+    **dict.fromkeys(("pki", "etcd", "load_balancer", "host_units", "etcd_maintenance", "restore"), INSTALLING),
     "control_plane": WAITING,
     **dict.fromkeys(("members", "member_join", "member_agents", "scheduler_estimators"), INSTALL_CRD),
     **dict.fromkeys(("member_leave", "host_leave"), INSTALL_CRD),
-    **dict.fromkeys(("member_scheduling", "report"), COMPLETED),
+    **dict.fromkeys(("backup", "member_scheduling", "report"), COMPLETED),
     "uninstall": DELETING,
 }
 #: Action, or action and its state → phase, for tasks outside of our roles.
@@ -36,7 +36,7 @@ OF_ACTIONS = {
     **dict.fromkeys(("reach_from_host", "reach_targets"), PREFLIGHT),
     **dict.fromkeys(("certificates", "differences", "endpoint", "etcd_prefix"), INSTALLING),
     **dict.fromkeys(
-        ("etcd_change", "etcd_members", "etcd_rollout", "etcd_maintenance", "etcd_room_on_host"), INSTALLING
+        ("etcd_change", "etcd_members", "etcd_rollout", "etcd_maintenance", "etcd_room_on_host", "restore"), INSTALLING
     ),
     **dict.fromkeys(("host_components", "host_load_balancer", "host_programs", "programs", "workloads"), INSTALLING),
     **dict.fromkeys(("admin_kubeconfig", "control_plane"), WAITING),
@@ -44,7 +44,11 @@ OF_ACTIONS = {
     # The end of the work, whatever it was.
     **dict.fromkeys(("journal", "hosts_outcome"), INSTALL_CRD),
     **dict.fromkeys(
-        ("break_glass", "etcd_member", "member_scheduling", "report", "host_components compared"), COMPLETED
+        (
+            *("backup", "break_glass", "etcd_member", "etcd_snapshot", "member_scheduling", "report"),
+            "host_components compared",
+        ),
+        COMPLETED,
     ),
     "uninstall": DELETING,
 }

@@ -41,7 +41,7 @@ from ..kube.kubeconfig import Access, from_parts
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, MANAGED_BY_LABEL, OWNER_LABEL
 from ..pki import certificates
 from ..problems import Problem, Reason
-from ..render import cluster_layout, etcd_nodes
+from ..render import cluster_layout, etcd_nodes, units
 from . import host_access
 from .facts import Facts
 from .handover import Handover
@@ -448,12 +448,27 @@ class PodsAboveHosts(InPods):
     def begin(self, run: Run, *, asked: bool = False) -> bool:
         """Take the lock and open the journal if there is anything to do on hosts; returns whether there is."""
         differs = any(each.differs or each.lacking for each in self.observed.values())
-        due = differs or asked or not run.state.etcd.bootstrapped
+        due = differs or asked or bool(run.leaving) or etcd_ails(run) or _etcd_changes(run)
         if due and not run.check:
             # The state is on record before the first change of a host.
             with run.writing("etcd on hosts"):
                 run.save(with_hosts(run.state, run.spec))
         return due
+
+
+def etcd_ails(run: Run) -> bool:
+    """Return whether a member of etcd was seen not to work, once all have been healthy."""
+    unit = units.unit_name(run.instance, ETCD)
+    told = [each.units[unit] for each in run.observed.values() if unit in each.units]
+    return run.state.etcd.bootstrapped and any(each.reason for each in told)
+
+
+def _etcd_changes(run: Run) -> bool:
+    """Return whether members on hosts are to come or to go, are on their way, or have not begun."""
+    etcd = run.state.etcd
+    wanted = {host.name for host in component_hosts.hosts_of(run.spec, ETCD_ROLE)}
+    settled = etcd.bootstrapped and all(each.is_settled for each in etcd.members)
+    return not settled or {each.name for each in etcd.members} != wanted
 
 
 def with_hosts(state: State, spec: Spec) -> State:

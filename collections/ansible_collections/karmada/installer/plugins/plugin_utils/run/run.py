@@ -21,7 +21,7 @@ from ..components.hosts import Host
 from ..components.instance import Instance
 from ..components.spec import HostEntry
 from ..components.state import State
-from ..components.table import BY_NAME, ETCD, KARMADA_APISERVER, pod_components
+from ..components.table import BY_NAME, KARMADA_APISERVER, pod_components
 from ..components.types import Component, Layout
 from ..document import manifest, overlay
 from ..document.references import Connection
@@ -31,8 +31,9 @@ from ..kube.cluster import Cluster
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..pki import certificates
 from ..pki.files import Material
+from ..problems import ProblemsError
 from ..render import workloads as render
-from . import manager
+from . import manager, restoring
 from .facts import Facts
 from .handover import Handover
 from .place import InPods, Place
@@ -174,6 +175,15 @@ class Run(Facts):
         return self.snapshot.endpoint_host
 
     @property
+    def kubeconfig_secret(self) -> str:
+        """Name of the Secret with the administrator's kubeconfig, in the host cluster or beside the object.
+
+        Empty for a document from a file whose control plane is on plain hosts.
+        """
+        is_there = self.place.in_pods or self.connection.object_uid is not None
+        return self.instance.object_name("admin-config") if is_there else ""
+
+    @property
     def public_url(self) -> str:
         """URL of the API server for clients outside; the one within the host cluster if there is no such address."""
         return self.snapshot.public_url
@@ -217,7 +227,8 @@ class Run(Facts):
 
     def workload(self, component: str) -> Ref:
         """Workload of a component, by its name in the table or with that of its member, in the host cluster."""
-        kind = "StatefulSet" if component == ETCD.name else "Deployment"
+        row = BY_NAME.get(component)
+        kind = "StatefulSet" if row and row.keeps_data else "Deployment"
         return Ref("apps/v1", kind, self.instance.object_name(component), self.namespace)
 
     def servers(self, component: str) -> Servers:
@@ -244,6 +255,14 @@ class Run(Facts):
         with self.store.writing(self, step):
             yield
 
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Hold the lock, with the state read after it was taken, to note in it what is no part of an operation."""
+        if self.check:
+            raise AssertionError("a check run must not write")
+        with self.store.recording(self):
+            yield
+
     def ensure_namespace(self) -> str | None:
         """UID of the namespace if this call created it, or a run that was killed before it could record that."""
         found = self.host_cluster.get("v1", "Namespace", self.namespace)
@@ -255,8 +274,10 @@ class Run(Facts):
     def journaled(self, step: str) -> State:
         """State with this step in its journal, and with what this run has found out so far.
 
-        Raises ProblemsError if another object manages the instance.
+        Raises ProblemsError if another object manages the instance, or a restore holds it.
         """
+        if problem := restoring.problem(self.state, self.operation, self.place.where):
+            raise ProblemsError(problem)
         journal, host_cluster, managed_by = self.state.journal, self.state.host_cluster, self.state.manager
         if journal.operation != self.operation or journal.run != self.holder or journal.finished:
             journal = replace(

@@ -61,6 +61,12 @@ class Said(str):
         return self if self.kind is Kind.REPORT else "\n".join(line.removeprefix(INDENT) for line in self.split("\n"))
 
 
+def waited_for(displayed: str) -> str:
+    """Awaited thing of a step, in a text as plain callbacks show it; empty if it says something else."""
+    words = displayed.removeprefix(INDENT)
+    return words.strip() if words != displayed and _WAITING.match(words) else ""
+
+
 def say(message: str) -> None:
     """Show a line of a step."""
     Display().display(Said.by_step(message))

@@ -71,11 +71,16 @@ def word(entry: Mapping[str, Any], field: str) -> str:
 
 
 def variables(
-    host: Mapping[str, Any], settings: Mapping[str, Any], secrets: str | None, of_this_run: str = OF_THIS_RUN
+    host: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    secrets: str | None,
+    of_this_run: str = OF_THIS_RUN,
+    working_directory: str = "",
 ) -> dict[str, Any]:
     """Connection variables of a host. ``secrets`` is the directory that stands for Secrets, or None.
 
     Without it, files of Secrets are in ``of_this_run``; a value that contains this contains nothing from the document.
+    ``working_directory`` is the one that a relative ``secrets`` is meant from.
     Logins by key only, and the refusal of unknown host keys, do not depend on the user's own SSH configuration.
     """
     # The template is inserted after all quoting, which would break it.
@@ -102,7 +107,8 @@ def variables(
     # Quoted by the shell's rules, by which Ansible splits these options.
     found["ansible_ssh_common_args"] = shlex.join(options).replace(_PLACE, OF_THIS_RUN)
     # A persistent connection that another playbook opened, perhaps without host key checks, would be reused.
-    looked_at = hashlib.sha256(found["ansible_ssh_common_args"].encode()).hexdigest()
+    # Equal relative paths are other files in another folder.
+    looked_at = hashlib.sha256(f"{working_directory}{found['ansible_ssh_common_args']}".encode()).hexdigest()
     found["ansible_control_path_dir"] = f"{CONTROL_FOLDER}/k{looked_at[:6]}"
     return found
 

@@ -7,7 +7,7 @@ import base64
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -90,6 +90,19 @@ class StateStore(ABC):
         return {}
 
     @abstractmethod
+    def recording(self, run: Run) -> AbstractContextManager[None]:
+        """As ``writing``, for what is noted beside the operation of the journal: that stays as it is, and a lock that
+        was taken for it alone is let go at the end.
+        """
+
+    def read_again(self, run: Run) -> None:
+        """Continue with the state as it is now, in a run that had let go of the lock and has it again.
+
+        Nothing to do where the lock is taken and the state is read in one.
+        """
+        del run
+
+    @abstractmethod
     def take_lock(self) -> None:
         """Take the lock for the rest of the run, where nothing of the state is to be written."""
 
@@ -156,6 +169,36 @@ class SecretStore(StateStore):
         run.save(journaled, namespace_uid=created)
         yield
         self._lock.check()
+
+    @contextmanager
+    def recording(self, run: Run) -> Iterator[None]:
+        """Hold the lock, taken for this alone if no step of the run has it, and read the state again."""
+        # Before the lock, which would be made anew where everything is gone.
+        self._read_installed(run)
+        with nullcontext() if self._lock_kept else self._held_meanwhile():
+            self.state = self._read_installed(run)
+            run.look_again(self.state)
+            yield
+            self._lock.check()
+
+    def _read_installed(self, run: Run) -> State:
+        """Current state; what is uninstalled meanwhile must not come back by a note about it. Raises ProblemsError."""
+        if found := self._read():
+            return found
+        what, remedy = "it has been uninstalled meanwhile", "look who has done that, and when"
+        raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.NOT_INSTALLED))
+
+    @contextmanager
+    def _held_meanwhile(self) -> Iterator[None]:
+        self.on_lock(True)
+        try:
+            self._lock.acquire(LOCK_WAIT_SECONDS, self._facts.say)
+            with self._lock.held():
+                self._lock_kept = True
+                yield
+        finally:
+            self._lock_kept = False
+            self.on_lock(False)
 
     def _make_way_for_clashing_instance(self) -> None:
         """Resolve two first installs, with names that clash, that start at the same moment.
@@ -306,6 +349,18 @@ class HostFiles(StateStore):
         """No lock to take, and no other writer: the journal is opened when the work on hosts begins."""
         del run, step
         yield
+
+    @contextmanager
+    def recording(self, run: Run) -> Iterator[None]:
+        """No lock to take, and no other writer."""
+        del run
+        yield
+
+    def read_again(self, run: Run) -> None:
+        """Continue with what the hosts had when they were locked; what an earlier step has handed on is there."""
+        self._handover.stored = None
+        self.state = self._read()
+        run.look_again(self.state)
 
     def take_lock(self) -> None:
         """Nothing to take: each host was locked by the first step on it."""

@@ -13,10 +13,10 @@ COLLECTION = "karmada.installer"
 #: Actions that do something for the user. Where a stage or state of one does not, it is among PLUMBING.
 STEPS = frozenset(
     {
-        *("admin_kubeconfig", "break_glass", "certificates", "control_plane", "differences", "endpoint"),
+        *("admin_kubeconfig", "backup", "break_glass", "certificates", "control_plane", "differences", "endpoint"),
         *("etcd_change", "etcd_maintenance", "etcd_members", "etcd_prefix", "etcd_rollout", "etcd_room_on_host"),
         *("host_components", "host_load_balancer", "host_programs", "member_join", "member_leave"),
-        *("member_scheduling", "preflight", "programs", "scheduler_estimators", "uninstall", "workloads"),
+        *("member_scheduling", "preflight", "programs", "restore", "scheduler_estimators", "uninstall", "workloads"),
     }
 )
 #: Actions, or stages of one, that read, note or pass on what others need. They are shown when they fail.
@@ -25,8 +25,9 @@ PLUMBING = frozenset(
         *("etcd_member", "host_observe", "hosts_leaving", "hosts_outcome", "journal", "member_log", "reach_from_host"),
         *("reach_targets", "report", "require_document", "ssh_files"),
         *("member_leave confirm", "uninstall confirm", "host_components compared"),
+        *("backup begun", "etcd_snapshot"),
         *("etcd_maintenance decided", "etcd_maintenance concluded"),
-        *("etcd_members next_restart", "etcd_members clients_followed"),
+        "etcd_members next_restart",
     }
 )
 #: Actions of Ansible's own that roles and playbooks of this collection hold their steps together with.
@@ -39,7 +40,7 @@ _OF_ANSIBLE = frozenset(
 
 
 #: Actions that have done their work where they have changed nothing. Others of ours have then found nothing to do.
-READING = frozenset({"preflight"})
+READING = frozenset({"backup", "preflight"})
 
 
 def is_worth_a_line(action: str, *, changed: bool) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import re
 
+import yaml
 from ansible_collections.karmada.installer.plugins.module_utils.host_state import STATE_FOLDER
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, s3, workplace
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import from_files, to_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
 from ansible_collections.karmada.installer.tests.unit.support import documentation, samples
 
@@ -47,6 +50,18 @@ def test_files_on_hosts_are_those_of_the_api_server() -> None:
     assert flags["etcd-cafile"] == f"{folder}/ca.crt"
     assert where.bind_address == "192.0.2.11", "where etcd listens"
     assert f"-C {STATE_FOLDER} " in PAGE
+
+
+def test_the_example_is_a_backup_that_is_accepted_and_names_keys_that_are_read() -> None:
+    blocks = re.findall(r"^ *```yaml\n(.*?)^ *```", PAGE, flags=re.MULTILINE | re.DOTALL)
+    (written,) = [yaml.safe_load(each) for each in blocks if "kind: EtcdBackup" in each]
+    (found,) = backups.resolved([written], samples.document({}))
+    assert backups.Wanted.of(found).name == "hourly"
+    for key in (s3.ACCESS_KEY, s3.SECRET_KEY, s3.AUTHORITY):
+        assert f"`{key}`" in PAGE
+    for file in (record.SNAPSHOT, record.KEYS, record.RECORD):
+        assert file in PAGE
+    assert f"~/.cache/karmada-installer/{workplace.folder().name}`" in PAGE
 
 
 def test_a_state_that_is_put_back_is_read_again() -> None:

@@ -116,7 +116,7 @@ def test_inventory_sources_are_read_by_the_plugin(blocks: list[documentation.Blo
                 if option in document:
                     (folder / str(document[option])).mkdir()
             try:
-                assert inventory_source.load(str(source), {}).deployment["metadata"]["name"] == "prod"
+                assert inventory_source.load(str(source)).deployment["metadata"]["name"] == "prod"
             except ProblemsError as error:
                 pytest.fail(f"{block}: {error}")
 

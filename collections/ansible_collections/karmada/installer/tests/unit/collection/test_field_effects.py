@@ -362,7 +362,7 @@ class Recorder:
 
 def _refused_unverified(deployment: Object) -> str:
     """What a run says of a host cluster that is not verified."""
-    access: Any = SimpleNamespace(insecure=True, server="https://192.0.2.9:6443")
+    access: Any = SimpleNamespace(insecure=True, server="https://192.0.2.9:6443", given_by="", insecure_by="")
     allowed = bool(Spec(deployment["spec"]).host_cluster.insecure)
     try:
         host_cluster.refuse_unverified(access, "kubeconfig", allowed=allowed)

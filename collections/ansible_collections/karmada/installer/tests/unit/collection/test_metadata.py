@@ -51,6 +51,13 @@ def test_every_requirement_is_pinned() -> None:
     assert wanted - names("\n".join(pinned)) == set()
 
 
+@pytest.mark.parametrize("extra", ["socks", "backup", "operator"])
+def test_what_users_install_has_every_extra_and_the_tests_have_it_too(extra: str) -> None:
+    wanted = names(setup_cfg()["options.extras_require"][extra])
+    assert wanted - names("\n".join(_pinned("requirements.txt"))) == set()
+    assert wanted <= names(setup_cfg()["options.extras_require"]["test"])
+
+
 def test_every_pin_has_hashes() -> None:
     """pip refuses a file with no hash only if each has one; what users install is what the tests run with."""
     for_users, for_tests = _pinned("requirements.txt"), _pinned("requirements-test.txt")
@@ -102,8 +109,11 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
     folders = ("action", "inventory", "lookup", "plugin_utils")
     modules = {module: where for folder in folders for module, where in imported(folder).items()}
     packages = {**libraries.NEEDED, **libraries.NEEDED_FOR_ROUTES}
-    assert {module: where for module, where in modules.items() if module not in {*packages, *ON_HOSTS}} == {}
-    assert set(packages) - set(modules) == set(), "in libraries.py, and imported by nobody"
+    for_backups = libraries.NEEDED_FOR_BACKUPS
+    known = {*packages, *for_backups, *ON_HOSTS}
+    assert {module: where for module, where in modules.items() if module not in known} == {}
+    assert {*packages, *for_backups} - set(modules) == set(), "in libraries.py, and imported by nobody"
+    assert names(setup_cfg()["options.extras_require"]["backup"]) == names("\n".join(for_backups.values()))
     declared = names(setup_cfg()["options"]["install_requires"])
     assert declared - set(NOT_IMPORTED) == names("\n".join(packages.values()))
     assert set(NOT_IMPORTED) <= declared
@@ -112,7 +122,8 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
 def test_readme_names_every_package_that_the_control_node_needs() -> None:
     requirements = (COLLECTION / "README.md").read_text(encoding="utf-8").partition("## Requirements")[2]
     section = requirements.partition("\n## ")[0]
-    for package in (*libraries.NEEDED.values(), *libraries.NEEDED_FOR_ROUTES.values(), "jmespath"):
+    needed = (libraries.NEEDED, libraries.NEEDED_FOR_ROUTES, libraries.NEEDED_FOR_BACKUPS)
+    for package in (*(each for table in needed for each in table.values()), "jmespath"):
         assert f"`{package}`" in section
 
 
@@ -171,3 +182,15 @@ def test_runs_from_a_checkout_do_not_spend_a_processor_on_waiting() -> None:
     settings = ConfigManager(str(REPOSITORY / "ansible.cfg"))
     # Ansible's own, of a millisecond, costs an installation up to two seconds of a processor.
     assert settings.get_config_value("DEFAULT_INTERNAL_POLL_INTERVAL") >= 0.01
+
+
+def test_an_execution_environment_gets_what_the_collection_imports() -> None:
+    """The list in the collection has the bounds of setup.cfg, without what an execution environment has by itself."""
+    config = setup_cfg()
+    declared = config["options"]["install_requires"] + config["options.extras_require"]["socks"]
+    wanted = {line.strip() for line in declared.splitlines() if line.strip() and not line.strip().startswith("#")}
+    listed = (COLLECTION / "requirements.txt").read_text(encoding="utf-8")
+    found = {line for line in listed.splitlines() if not line.startswith("#")}
+    assert found == {each for each in wanted if not names(each) & {"ansible-core", "ansible-runner"}}
+    about = load("meta/execution-environment.yml")["dependencies"]
+    assert all((COLLECTION / file).is_file() for file in about.values())

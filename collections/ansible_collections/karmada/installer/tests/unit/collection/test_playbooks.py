@@ -48,7 +48,7 @@ BROKEN = [{"name": "m1", "problem": "it does not answer", "next": "mend it"}]
 LATE = [{"name": "m2", "problem": "it is not ready", "next": "wait"}]
 STAYS = [{"name": "m3", "problem": "it has not left", "next": "give it up"}]
 #: Arguments of the report, but the members that are broken.
-REPORT = {"step": "report", "selected": [], "form": "json"}
+REPORT = {"step": "report", "selected": [], "form": "json", "backups": []}
 #: Answer of who decides steps with members of etcd on hosts, if there is nothing to do.
 NO_STEP = {"changed": False, "step": "", "host": "", "member": "", "identity": "", "wait": True}
 RESULTS: dict[str, Any] = {
@@ -56,7 +56,13 @@ RESULTS: dict[str, Any] = {
     "member_join": {"changed": True, "broken_members": BROKEN, "has_agents_on_hosts": False},
     "member_join readiness": {"changed": False, "broken_members": [*BROKEN, *LATE], "has_agents_on_hosts": False},
     "member_leave leave": {"changed": False, "broken_members": STAYS},
-    "report": {"changed": False, "status": {}, "summary": ["what there is"], "failure": "m1: it does not answer"},
+    "report": {
+        "changed": False,
+        "status": {},
+        "artifact": {},
+        "summary": ["what there is"],
+        "failure": "m1: it does not answer",
+    },
     "differences": {"changed": False, "found": ["it is not installed"]},
     "hosts_leaving": {"changed": False, "hosts": []},
     "scheduler_estimators": {"changed": False, "due": False},
@@ -128,6 +134,26 @@ def run(
 
 def given(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [each for each in steps if each["step"] == name]
+
+
+@pytest.mark.parametrize(
+    ("playbook", "said", "told"),
+    [
+        ("backup", "backup_now=nightly", {"now": "nightly"}),
+        ("backup_list", "backup_now=nightly", {"state": "listed"}),
+        ("backup_verify", "backup_name=b1", {"state": "verified", "name": "b1", "identity": ""}),
+    ],
+)
+def test_what_is_said_of_backups_reaches_their_step(
+    tmp_path: Path, playbook: str, said: str, told: dict[str, Any]
+) -> None:
+    results = {**RESULTS, "backup": {"changed": False, "backups": [], "verified": []}}
+    done, steps = run(playbook, tmp_path, results, "-e", said)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (step,) = given(steps, "backup")
+    assert step == {"step": "backup", "selected": [], "backups": [], **told}
+    # only what writes has a lock to give back
+    assert bool(given(steps, "journal")) == (playbook == "backup")
 
 
 @pytest.mark.parametrize("playbook", ["install", "members"])

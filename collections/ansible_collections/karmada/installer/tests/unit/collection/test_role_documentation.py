@@ -14,6 +14,8 @@ ROLES = Path(__file__).parents[3] / "roles"
 NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "tasks").is_dir())
 #: What the inventory plugin and the play give; no role sets them.
 GIVEN = {"karmada_deployment": "dict", "karmada_connection": "dict", "karmada_operation": "str"}
+#: As ``GIVEN``, where backups are looked at.
+GIVEN_FOR_BACKUPS = {"karmada_backups": "list", "karmada_restores": "list"}
 TYPES = {"int": int, "str": str, "bool": bool, "list": list, "dict": dict}
 
 
@@ -62,7 +64,7 @@ def test_what_its_tasks_make_begins_with_its_name(role: str) -> None:
 
 @pytest.mark.parametrize("role", NAMES)
 def test_defaults_are_those_of_the_argument_specification(role: str) -> None:
-    own = {name: option for name, option in options(role).items() if name not in GIVEN}
+    own = {name: option for name, option in options(role).items() if name not in {**GIVEN, **GIVEN_FOR_BACKUPS}}
     assert load(role, "defaults/main.yml") == {name: option["default"] for name, option in own.items()}
     for name, option in own.items():
         assert name.startswith(f"{role}_")

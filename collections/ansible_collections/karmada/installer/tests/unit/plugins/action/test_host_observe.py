@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.karmada.installer.plugins.action import host_observe
 from ansible_collections.karmada.installer.plugins.action.host_observe import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs
@@ -99,3 +100,43 @@ def test_a_host_is_asked_again_when_ansible_lost_the_reason(tmp_path: Path, answ
     assert action.perform({"lock": True, "confirm_dead": ""})["reached"] is not bool(refusal)
     assert action.seen.refusal == refusal
     assert left == []
+
+
+@pytest.mark.parametrize(
+    ("busy", "wait", "reached", "slept"),
+    [(0, 120, True, 0), (2, 120, True, 10), (99, 12, False, 15), (99, 0, False, 0)],
+    ids=["nobody has it", "at its end soon", "at work for long", "not to wait"],
+)
+def test_another_run_is_waited_for_as_long_as_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: int, wait: int, reached: bool, slept: int
+) -> None:
+    action: Any = ActionModule.__new__(ActionModule)
+    action.karmada = Runs(tmp_path / "run").step()
+    action.variables = {"inventory_hostname": "cp1"}
+    action._task = SimpleNamespace(check_mode=False, delegate_to=None)
+    now, left = [1000.0], [busy]
+    monkeypatch.setattr(host_observe.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(host_observe.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+
+    def on_host(_module: str, **_question: Any) -> dict[str, Any]:
+        left[0] -= 1
+        if left[0] >= 0:
+            return {"failed": True, "msg": f"{HOLDER} is working on prod", "holder": HOLDER}
+        return {"programs": {}}
+
+    action.on_host = on_host
+    assert action.perform({"lock": True, "wait": wait, "confirm_dead": ""})["reached"] is reached
+    assert now[0] - 1000 == slept
+
+
+def test_a_host_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
+    action: Any = ActionModule.__new__(ActionModule)
+    action.karmada = Runs(tmp_path / "run").step()
+    action.variables = {"inventory_hostname": "cp1"}
+    action._task = SimpleNamespace(check_mode=False, delegate_to=None)
+
+    def on_host(_module: str, **_question: Any) -> dict[str, Any]:
+        raise AnsibleConnectionFailure(SAID)
+
+    action.on_host = on_host
+    assert not action.perform({"lock": True, "wait": 120, "confirm_dead": ""})["reached"]

@@ -9,10 +9,20 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action import report
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import LastBackup
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, document
+from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, document, state
+
+OBJECT = {"apiVersion": "installer.karmada.io/v1alpha1", "kind": "EtcdBackup"}
+
+
+def backup(name: str, deployment: str = "prod", **spec: Any) -> dict[str, Any]:
+    """An EtcdBackup in the namespace of the document."""
+    metadata = {"name": name, "namespace": "karmada"}
+    return {**OBJECT, "metadata": metadata, "spec": {"deploymentRef": {"name": deployment}, **spec}}
 
 
 def perform(folder: Path | None, form: str, *, check: bool = False, now: datetime = NOW) -> dict[str, Any]:
@@ -20,7 +30,7 @@ def perform(folder: Path | None, form: str, *, check: bool = False, now: datetim
     run.now = now
     run.connection = Connection(report_output=str(folder / "prod.report.json") if folder else None)
     action = object.__new__(report.ActionModule)
-    result: dict[str, Any] = action.perform(run, {"broken_members": [], "form": form})
+    result: dict[str, Any] = action.perform(run, {"broken_members": [], "backups": [], "form": form})
     return result
 
 
@@ -62,3 +72,33 @@ def test_a_form_that_cannot_be_is_refused(form: str, told: str) -> None:
 )
 def test_the_page_never_takes_the_place_of_the_json(file: str | None, page: str | None) -> None:
     assert Connection(report_output=file).page_output == page
+
+
+@pytest.mark.parametrize(
+    ("objects", "allowed", "told"),
+    [
+        # One that was taken away is nobody's wish any more, one without a backup is; an invalid one, too.
+        ([backup("new"), backup("odd", recipients=7), backup("theirs", "stage")], True, ["new", "odd"]),
+        ([], True, []),
+        # Where nobody may look, what was taken is what there is to tell of.
+        ([backup("new")], False, ["old"]),
+    ],
+)
+def test_backups_are_told_of_the_objects_that_there_are(
+    objects: list[dict[str, Any]], allowed: bool, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = LastBackup("prod-20260228t020000z-1f3a9c", "2026-02-28T02:00:00+00:00", 1, 1, 1)
+    home = FakeCluster("home", *objects)
+    if not allowed:
+
+        def refused(*_: Any, **__: Any) -> None:
+            raise Forbidden("home", "LIST", "/", 403, "Forbidden", "you may not")
+
+        monkeypatch.setattr(home, "list", refused)
+    run = fake_run(document(), FakeCluster("host"), stored=state(backups={"old": last}))
+    run.deployment["metadata"]["namespace"] = "karmada"
+    run.connection = Connection(object_uid="uid")
+    run.__dict__["home"] = home
+    action = object.__new__(report.ActionModule)
+    result = action.perform(run, {"broken_members": [], "backups": [], "form": "json"})
+    assert [each["series"] for each in result["status"].get("backups", [])] == told

@@ -6,11 +6,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.action.require_document import _of_limit
+from ansible_collections.karmada.installer.plugins.action.require_document import _of_environment, _of_limit
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.tests.unit.support import ansible_commands, corpus_files
+from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 PLAYBOOK = """\
 ---
@@ -31,6 +33,7 @@ PLAYBOOK = """\
         msg: "the name is {{ karmada_deployment.metadata.name }}"
 """
 
+ON_HOSTS = {"mode": "Binary", "hosts": [{"name": "cp1", "address": "192.0.2.1"}]}
 SOURCE = "plugin: karmada.installer.karmada\nmanifest: {}\n"
 
 
@@ -68,6 +71,36 @@ def test_a_loaded_document_passes(site: Path, arguments: tuple[str, ...]) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the name is prod" in done.stdout
     assert "changed=0" in done.stdout
+
+
+def test_a_server_that_the_environment_leaves_unverified_is_warned_of_once(site: Path) -> None:
+    done = play(site, "-i", "site.karmada.yml", K8S_AUTH_VERIFY_SSL="False")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert said.count("environment variable K8S_AUTH_VERIFY_SSL: it switches off the verification") == 1
+    assert "AWX sets it when its credential has no CA" in said
+    for more in ({}, {"K8S_AUTH_VERIFY_SSL": "True"}):
+        assert "K8S_AUTH" not in play(site, "-i", "site.karmada.yml", **more).stdout
+
+
+@pytest.mark.parametrize(
+    ("spec", "connection", "warned"),
+    [
+        ({}, {}, True),
+        ({}, {"secrets": "secrets"}, True),
+        ({}, {"kubeconfig": "site/kubeconfig"}, False),
+        ({"hostCluster": {"secretRef": {"name": "site"}}}, {}, True),
+        ({"hostCluster": {"secretRef": {"name": "site"}}}, {"secrets": "secrets"}, False),
+        (ON_HOSTS, {"secrets": "secrets"}, False),
+        (ON_HOSTS, {}, True),
+    ],
+)
+def test_it_is_told_where_the_environment_has_a_part_in_the_run(
+    monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], connection: dict[str, str], *, warned: bool
+) -> None:
+    monkeypatch.setenv("K8S_AUTH_VERIFY_SSL", "no")
+    control = {"karmada_deployment": document(spec), "karmada_connection": connection}
+    assert bool(list(_of_environment({"hostvars": {"karmada_control": control}}))) is warned
 
 
 def test_a_form_of_the_report_that_there_is_not_is_refused_at_once(site: Path) -> None:

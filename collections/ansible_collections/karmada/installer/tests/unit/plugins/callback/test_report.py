@@ -164,6 +164,31 @@ def test_on_a_terminal_what_runs_is_shown_in_place(site: Path) -> None:
     assert max(map(len, frames)) <= 80
 
 
+def test_below_ansible_runner_nothing_is_shown_in_place(site: Path, tmp_path: Path) -> None:
+    """It gives the run a terminal, keeps what is written there, and says the same by events."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    (tmp_path / "inventory").write_text("localhost ansible_connection=local\n")
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "ansible_runner", "run", tmp_path, "--ident", "one", "--project-dir", site,
+            "--playbook", "play.yml", "--inventory", tmp_path / "inventory",
+        ],
+        capture_output=True, text=True, check=False, timeout=900,
+        env={
+            **kept, "TERM": "xterm", "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "0",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "ANSIBLE_COLLECTIONS_PATH": str(ansible_commands.CHECKOUT / "collections"),
+            "ANSIBLE_HOME": str(site / ".ansible"), "ANSIBLE_STDOUT_CALLBACK": "karmada.installer.report",
+        },
+    )  # fmt: skip
+    assert done.returncode == 2, done.stdout + done.stderr
+    events = [json.loads(path.read_text()) for path in (tmp_path / "artifacts/one/job_events").glob("*.json")]
+    assert "changed" in done.stdout
+    assert "Issue keys: 2 created" in done.stdout
+    assert any("Issue keys: 2 created" in each["stdout"] for each in events)
+    assert not any("[K" in text or "[...." in text for text in (done.stdout, *(each["stdout"] for each in events)))
+
+
 def _read(terminal: int, into: list[bytes]) -> None:
     while True:
         try:

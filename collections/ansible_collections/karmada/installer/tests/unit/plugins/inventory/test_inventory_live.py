@@ -203,9 +203,9 @@ def test_a_cache_is_used_where_it_is_wanted(tmp_path: Path, api: StubApi) -> Non
 
 
 def test_the_source_says_live_or_spec(tmp_path: Path) -> None:
-    assert inventory_source.load(site(tmp_path, None, membership="spec"), {}).membership == "spec"
+    assert inventory_source.load(site(tmp_path, None, membership="spec")).membership == "spec"
     with pytest.raises(ProblemsError, match='membership is "alive"'):
-        inventory_source.load(site(tmp_path, None, membership="alive"), {})
+        inventory_source.load(site(tmp_path, None, membership="alive"))
 
 
 # -- through the host cluster ------------------------------------------------------------------------------------------

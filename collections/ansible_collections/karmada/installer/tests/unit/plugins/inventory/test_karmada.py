@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.inventory import karmada as plugin
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source, manifest
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.support import ansible_commands, corpus_files
+from ansible_collections.karmada.installer.tests.unit.support.samples import document
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 
 CANARY = Path("/tmp/karmada-installer-was-here")
@@ -36,9 +39,9 @@ def write(directory: Path, **options: Any) -> str:
     return str(path)
 
 
-def refusal(path: str, **environment: str) -> str:
+def refusal(path: str) -> str:
     with pytest.raises(ProblemsError) as error:
-        inventory_source.load(path, environment)
+        inventory_source.load(path)
     return str(error.value)
 
 
@@ -66,35 +69,37 @@ def test_paths_are_relative_to_the_source(site: Path) -> None:
         secrets="./secrets",
         config_maps="config-maps",
         artifacts="secrets/../artifacts",
+        backups="../mounted",
     )
-    source = inventory_source.load(path, {})
+    source = inventory_source.load(path)
     assert source.connection == {
         "kubeconfig": str(site / "kubeconfig"),
         "context": None,
         "secrets": str(site / "secrets"),
         "config_maps": str(site / "config-maps"),
         "artifacts": str(site / "artifacts"),
-        "kubeconfig_output": str(site / "prod.kubeconfig"),
-        "report_output": str(site / "prod.report.json"),
+        "kubeconfig_output": None,
+        "report_output": None,
+        "beside": str(site / "prod"),
+        "backups": str(site.parent / "mounted"),
         "object_uid": None,
     }
     assert source.deployment == manifest.resolve(manifest.parse(corpus_files.named("full").text))
 
 
 def test_nothing_is_made_up_where_nothing_is_said(site: Path) -> None:
-    connection = inventory_source.load(write(site, manifest="empty_spec.yaml"), {}).connection
-    assert connection.pop("kubeconfig_output") == str(site / "prod.kubeconfig")
-    assert connection.pop("report_output") == str(site / "prod.report.json")
+    connection = inventory_source.load(write(site, manifest="empty_spec.yaml")).connection
+    assert connection.pop("beside") == str(site / "prod")
     assert set(connection.values()) == {None}
 
 
 def test_the_kubeconfig_is_written_beside_the_document(site: Path) -> None:
     (site / "documents").mkdir()
     (site / "full.yaml").rename(site / "documents" / "full.yaml")
-    loaded = inventory_source.load(write(site, manifest="documents/full.yaml"), {})
-    assert loaded.connection["kubeconfig_output"] == str(site / "documents" / "prod.kubeconfig")
-    loaded = inventory_source.load(write(site, manifest="documents/full.yaml", kubeconfig_output="out/admin.conf"), {})
-    assert loaded.connection["kubeconfig_output"] == str(site / "out" / "admin.conf")
+    loaded = inventory_source.load(write(site, manifest="documents/full.yaml"))
+    assert Connection.of(loaded.connection).kubeconfig_output == str(site / "documents" / "prod.kubeconfig")
+    loaded = inventory_source.load(write(site, manifest="documents/full.yaml", kubeconfig_output="out/admin.conf"))
+    assert Connection.of(loaded.connection).kubeconfig_output == str(site / "out" / "admin.conf")
 
 
 def test_of_an_object_the_uid_is_known_and_no_kubeconfig_is_written_unless_one_is_named(
@@ -108,40 +113,130 @@ def test_of_an_object_the_uid_is_known_and_no_kubeconfig_is_written_unless_one_i
         {
             "apiVersion": "installer.karmada.io/v1alpha1",
             "kind": "KarmadaDeployment",
-            "metadata": {"name": "prod", "namespace": "ns"},
+            "metadata": {"name": "prod", "namespace": "ns", "generation": 3},
             "spec": {},
         },
     )
     (tmp_path / "kubeconfig").write_text(json.dumps(api.kubeconfig()))
     named = {"kubeconfig": "kubeconfig", "namespace": "ns", "name": "prod"}
-    connection = inventory_source.load(write(tmp_path, **named), {}).connection
-    assert connection["object_uid"] == made["metadata"]["uid"]
-    assert connection["kubeconfig_output"] is None
-    assert connection["report_output"] == str(tmp_path / "prod.report.json")
-    wanted = inventory_source.load(write(tmp_path, **named, kubeconfig_output="admin.conf"), {}).connection
-    assert wanted["kubeconfig_output"] == str(tmp_path / "admin.conf")
+    connection = Connection.of(inventory_source.load(write(tmp_path, **named)).connection)
+    assert connection.object_uid == made["metadata"]["uid"]
+    assert connection.kubeconfig_output is None
+    assert connection.report_output == str(tmp_path / "prod.report.json")
+    wanted = Connection.of(inventory_source.load(write(tmp_path, **named, kubeconfig_output="admin.conf")).connection)
+    assert wanted.kubeconfig_output == str(tmp_path / "admin.conf")
+    uid, generation = made["metadata"]["uid"], str(made["metadata"]["generation"])
+    same = inventory_source.load(write(tmp_path, **named, uid=uid, generation=generation))
+    assert Connection.of(same.connection) == connection
+    for changed, words in (
+        ({"uid": "another", "generation": generation}, f"its uid is {uid}, not another"),
+        ({"uid": uid, "generation": "7"}, f"its generation is {generation}, not 7"),
+    ):
+        with pytest.raises(ProblemsError, match=words) as caught:
+            inventory_source.load(write(tmp_path, **named, **changed))
+        assert [each.reason for each in caught.value.problems] == [Reason.DOCUMENT_CHANGED]
 
 
-def test_the_environment_fills_in_what_the_source_does_not_say(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = site / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "awx").touch()
-    (site / "own").touch()
+def test_nothing_of_the_environment_is_kept(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = inventory_source.load(write(site, manifest="full.yaml")).connection
+    for name, value in {
+        "K8S_AUTH_KUBECONFIG": str(site / "absent"),
+        "K8S_AUTH_CONTEXT": "from-awx",
+        "K8S_AUTH_HOST": "https://192.0.2.1",
+        "K8S_AUTH_API_KEY": "canary",
+        "JOB_ID": "41",
+        "AWX_ISOLATED_DATA_DIR": "/runner/artifacts/41",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert inventory_source.load(write(site, manifest="full.yaml")).connection == before
+
+
+def test_paths_below_the_working_directory_are_kept_relative_to_it(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sites, elsewhere = site / "project" / "sites", site / "another" / "place"
+    sites.mkdir(parents=True)
+    shutil.copy(site / "full.yaml", sites)
+    monkeypatch.chdir(site / "project")
+    (sites / "own").touch()
+    path = write(
+        sites, manifest="full.yaml", kubeconfig="own", secrets="../../secrets", report_output="out/report.json"
+    )
+    kept = inventory_source.load(path).connection
+    assert kept["kubeconfig"] == "sites/own"
+    assert kept["secrets"] == str(site / "secrets"), "it is not below the working directory"
+    assert kept["report_output"] == "sites/out/report.json"
+    assert kept["beside"] == "sites/prod"
+    assert kept["artifacts"] is None
+    elsewhere.mkdir(parents=True)
     monkeypatch.chdir(elsewhere)
-    environment = {"K8S_AUTH_KUBECONFIG": "awx", "K8S_AUTH_CONTEXT": "from-awx"}
-    connection = inventory_source.load(write(site, manifest="full.yaml"), environment).connection
-    assert (connection["kubeconfig"], connection["context"]) == (str(elsewhere / "awx"), "from-awx")
-    path = write(site, manifest="full.yaml", kubeconfig="own", context="mine")
-    connection = inventory_source.load(path, environment).connection
-    assert (connection["kubeconfig"], connection["context"]) == (str(site / "own"), "mine")
+    used = Connection.of(kept)
+    assert used.kubeconfig == str(elsewhere / "sites" / "own")
+    assert used.kubeconfig_output == str(elsewhere / "sites" / "prod.kubeconfig")
+    assert Connection.of(asdict(used)) == used, "what is absolute stays"
 
 
-def test_the_documentation_names_every_option_and_its_environment() -> None:
+def test_a_source_that_names_no_kubeconfig_reads_the_object_with_what_the_environment_has(
+    tmp_path: Path, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.types["installer.karmada.io/v1alpha1"] = [
+        {"name": "karmadadeployments", "kind": "KarmadaDeployment", "namespaced": True}
+    ]
+    document = {
+        "apiVersion": "installer.karmada.io/v1alpha1",
+        "kind": "KarmadaDeployment",
+        "metadata": {"name": "prod", "namespace": "ns"},
+        "spec": {},
+    }
+    api.put("apis/installer.karmada.io/v1alpha1/karmadadeployments", document)
+    monkeypatch.setenv("K8S_AUTH_HOST", api.url)
+    monkeypatch.setenv("K8S_AUTH_API_KEY", "of-awx")
+    found = inventory_source.load(write(tmp_path, namespace="ns", name="prod"))
+    assert found.deployment["metadata"]["name"] == "prod"
+    assert api.headers[-1]["Authorization"] == "Bearer of-awx"
+    assert found.connection["kubeconfig"] is None
+
+
+@pytest.mark.parametrize(
+    ("uid", "membership", "kubeconfig", "warned"),
+    [
+        ("1", "spec", None, True),
+        (None, "live", None, True),
+        (None, "spec", None, False),
+        ("1", "live", "site/kubeconfig", False),
+    ],
+)
+def test_an_update_warns_of_a_server_that_it_asks_and_does_not_verify(
+    monkeypatch: pytest.MonkeyPatch, uid: str | None, membership: str, kubeconfig: str | None, *, warned: bool
+) -> None:
+    connection = {"object_uid": uid, "kubeconfig": kubeconfig, "secrets": None}
+    source = inventory_source.Source(document(), connection, membership)
+    monkeypatch.setenv("K8S_AUTH_VERIFY_SSL", "False")
+    assert (plugin.InventoryModule()._unverified(source) is not None) is warned
+    monkeypatch.setenv("K8S_AUTH_VERIFY_SSL", "True")
+    assert plugin.InventoryModule()._unverified(source) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "written"),
+    [
+        ({}, True),
+        ({"AWX_ISOLATED_DATA_DIR": "/runner/artifacts/1"}, True),
+        ({"JOB_ID": "41"}, True),
+        ({"JOB_ID": "41", "AWX_ISOLATED_DATA_DIR": "/runner/artifacts/41"}, False),
+    ],
+)
+def test_a_job_of_awx_leaves_nothing_beside_the_document(environment: dict[str, str], *, written: bool) -> None:
+    used = Connection.of({"beside": "/project/prod"}, environment)
+    assert used.kubeconfig_output == ("/project/prod.kubeconfig" if written else None)
+    assert used.report_output == ("/project/prod.report.json" if written else "/runner/artifacts/41/report.json")
+    asked_for = {"beside": "/project/prod", "kubeconfig_output": "/a/k", "report_output": "/a/r"}
+    used = Connection.of(asked_for, environment)
+    assert (used.kubeconfig_output, used.report_output) == ("/a/k", "/a/r")
+
+
+def test_the_documentation_names_every_option() -> None:
     documented = yaml.safe_load(plugin.DOCUMENTATION)["options"]
     assert set(documented) == {"plugin", *inventory_source.OPTIONS}
     assert documented["plugin"]["choices"] == list(inventory_source.PLUGIN_NAMES)
-    environment = {name: option["env"][0]["name"] for name, option in documented.items() if "env" in option}
-    assert environment == inventory_source.ENVIRONMENT
 
 
 def test_every_example_is_accepted(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +247,7 @@ def test_every_example_is_accepted(site: Path, monkeypatch: pytest.MonkeyPatch) 
     (site / ".kube" / "site-a").touch()
     monkeypatch.setenv("HOME", str(site))
     for example in [*examples, yaml.safe_load(inventory_source.EXAMPLE)]:
-        assert inventory_source.load(write(site, **example), {}).deployment["metadata"]["name"] == "prod"
+        assert inventory_source.load(write(site, **example)).deployment["metadata"]["name"] == "prod"
 
 
 @pytest.mark.parametrize(
@@ -163,6 +258,8 @@ def test_every_example_is_accepted(site: Path, monkeypatch: pytest.MonkeyPatch) 
         ({}, "does not say where the document is"),
         ({"name": "prod"}, "does not say where the document is"),
         ({"manifest": "full.yaml", "name": "prod"}, "names a file (manifest) and an object of a cluster (name)"),
+        ({"manifest": "full.yaml", "uid": "u"}, "names a file (manifest) and an object of a cluster (uid)"),
+        ({"namespace": "ns", "generation": "1"}, "does not say where the document is"),
         ({"manifest": ["full.yaml"]}, "manifest must be a string, not a list"),
         ({"manifest": "full.yaml", "context": 5}, "context must be a string, not an integer. Put it in quotes."),
         (
@@ -259,7 +356,9 @@ def test_hosts_groups_and_variables(site: Path) -> None:
     control = variables["karmada_control"]
     assert control["ansible_connection"] == "local"
     assert control["karmada_deployment"] == manifest.resolve(manifest.parse(corpus_files.named("full").text))
-    assert control["karmada_connection"]["secrets"] == str(site / "secrets")
+    assert control["karmada_connection"]["secrets"] == "secrets"
+    assert control["ansible_python_interpreter"] == "{{ ansible_playbook_python }}"
+    assert found["karmada_members"]["vars"]["ansible_python_interpreter"] == "{{ ansible_playbook_python }}"
     members = control["karmada_deployment"]["spec"]["members"]
     assert variables["member1"]["karmada_member"] == members[0]
     assert variables["member1"]["karmada_member_name"] == "member1"
@@ -270,6 +369,23 @@ def test_hosts_groups_and_variables(site: Path) -> None:
     assert found["with_context"]["hosts"] == ["member1"]
     for empty in ("karmada_members_leave", "karmada_members_keep", "karmada_etcd", "karmada_control_plane"):
         assert not found.get(empty, {}).get("hosts")
+
+
+def test_backups_beside_the_document_are_a_variable_of_their_own(site: Path) -> None:
+    (least,) = [file for file in corpus_files.good(corpus_files.BACKUPS) if file.path.stem == "least"]
+    (site / "both.yaml").write_text(f"{corpus_files.named('empty_spec').text}\n{least.text}", encoding="utf-8")
+    control = inventory(site, write(site, manifest="both.yaml"))["_meta"]["hostvars"]["karmada_control"]
+    (backup,) = control["karmada_backups"]
+    assert (backup["metadata"]["name"], backup["spec"]["retention"]["hourly"]) == ("nightly", 24)
+    alone = inventory(site, write(site, manifest="full.yaml"))["_meta"]["hostvars"]["karmada_control"]
+    assert alone["karmada_backups"] == []
+
+
+def test_a_backup_that_is_wrong_is_a_problem_of_the_file(site: Path) -> None:
+    (bad,) = [file for file in corpus_files.bad(corpus_files.BACKUPS) if file.path.stem == "interval_short"]
+    (site / "both.yaml").write_text(f"{corpus_files.named('empty_spec').text}\n{bad.text}", encoding="utf-8")
+    told = refusal(write(site, manifest="both.yaml"))
+    assert "both.yaml: EtcdBackup nightly: spec.interval" in told
 
 
 def test_the_same_source_gives_the_same_output(site: Path) -> None:
@@ -400,7 +516,12 @@ def test_plain_hosts_are_in_groups_by_their_roles_after_the_host_that_steps_are_
         "cp2": ("192.0.2.2", 22),
     }
     assert variables["cp1"]["ansible_user"] == "operator"
-    assert variables["cp1"]["ansible_ssh_private_key_file"] == str(site / "secrets/key/ssh-privatekey")
+    assert variables["cp1"]["ansible_ssh_private_key_file"] == "secrets/key/ssh-privatekey"
+    other = site.parent / "other"
+    shutil.copytree(site, other)
+    elsewhere = inventory(other, str(other / Path(path).name))["_meta"]["hostvars"]["cp1"]
+    assert elsewhere["ansible_ssh_private_key_file"] == "secrets/key/ssh-privatekey"
+    assert elsewhere["ansible_control_path_dir"] != variables["cp1"]["ansible_control_path_dir"], "the key is another"
 
 
 def test_plain_hosts_beneath_a_control_plane_in_pods_are_in_its_play(site: Path) -> None:
@@ -430,9 +551,8 @@ def test_strings_that_cannot_be_templates_are_shown_as_they_are_and_others_are_n
     marked = re.findall(r'"__ansible_unsafe": "((?:[^"\\]|\\.)*)"', done.stdout)
     assert marked
     assert not [each for each in marked if re.fullmatch(r"[A-Za-z0-9_./:@+-]*", each)]
-    assert not [
-        each for each in re.findall(r'": "((?:[^"\\]|\\.)*)"', done.stdout) if "{{" in each and each not in marked
-    ]
+    templates = {each for each in re.findall(r'": "((?:[^"\\]|\\.)*)"', done.stdout) if "{{" in each} - {*marked}
+    assert templates == {"{{ ansible_playbook_python }}"}, "only our own text is a template"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ MEMBERS = {
 ANSWERS = {
     "/v3/maintenance/status": STATUS,
     "/v3/cluster/member/list": MEMBERS,
-    "/v3/maintenance/hashkv": {"hash": 4294967295, "hash_revision": "40"},
+    "/v3/maintenance/hashkv": {"hash": 4294967295, "hash_revision": "40", "compact_revision": "7"},
 }
 
 
@@ -59,7 +59,7 @@ def test_what_a_member_tells_arrives_as_it_was_told() -> None:
     assert seen.known is not None
     assert [(each.id, each.name) for each in seen.known.members] == [("ff", "h1")]
     assert seen.hash is not None
-    assert (seen.hash.revision, seen.hash.value) == (40, 4294967295)
+    assert (seen.hash.revision, seen.hash.value, seen.hash.compacted) == (40, 4294967295, 7)
     assert seen.disk is True
 
 
@@ -88,7 +88,7 @@ def test_a_compaction_that_somebody_else_has_done_changes_nothing() -> None:
         {"status": {}},
         {"message": "x" * 2000},
         {"message": "\u001b[2J"},
-        {"hash": {"revision": 1, "value": 2**32}},
+        {"hash": {"revision": 1, "value": 2**32, "compacted": 0}},
         {"known": {"cluster_id": "zz", "members": []}},
         {
             "known": {

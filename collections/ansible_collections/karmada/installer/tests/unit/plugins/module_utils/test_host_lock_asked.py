@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 from ansible_collections.karmada.installer.plugins.module_utils.host_lock import LockedError
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 from ansible_collections.karmada.installer.plugins.modules import _etcd_change as etcd_change
+from ansible_collections.karmada.installer.plugins.modules import _etcd_snapshot as etcd_snapshot
 from ansible_collections.karmada.installer.plugins.modules import _host_program_files as host_program_files
 from ansible_collections.karmada.installer.plugins.modules import _host_state as host_state_module
 from ansible_collections.karmada.installer.plugins.modules import _host_tree as host_tree
@@ -85,11 +86,17 @@ def etcd_step(state: str) -> Callable[[Host, str, bool], Object]:
     return lambda host, holder, check: on(etcd_change, host, holder, check, **wanted)
 
 
+def snapshot_step(state: str) -> Callable[[Host, str, bool], Object]:
+    wanted = {"state": state, "url": "https://192.0.2.1:2379", "folder": "/etc/none", "reader": "root"}
+    return lambda host, holder, check: on(etcd_snapshot, host, holder, check, **wanted)
+
+
 STEPS = {
     **{f"tree {state}": tree_step(state) for state in ("present", "stopped", "absent", "held")},
     **{f"programs {state}": program_step(state) for state in ("present", "absent")},
     **{f"state {state}": state_step(state) for state in ("kept", "written", "absent")},
     **{f"etcd {state}": etcd_step(state) for state in ("added", "promoted", "removed", "led")},
+    **{f"snapshot {state}": snapshot_step(state) for state in ("taken", "absent")},
 }
 
 
@@ -103,6 +110,7 @@ def _owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.chown", lambda *_arguments: None)
     monkeypatch.setattr(etcd_change.etcd_member, "poster", lambda *_arguments: None)
     monkeypatch.setattr(etcd_change.etcd_member, "change", lambda *_arguments, **_more: {"changed": True})
+    monkeypatch.setattr(etcd_snapshot.host_snapshot, "take", lambda *_arguments: {"size": 1})
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -19,6 +19,12 @@ def test_a_file_is_written_once_and_for_its_owner_only(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_home_that_nobody_knows_stays_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert [str(private_file.expanded(each)) for each in ("~/a", "b", "/c")] == ["/home/me/a", "b", "/c"]
+    assert str(private_file.expanded("~nobody-of-this-name/a")) == "~nobody-of-this-name/a"
+
+
 def test_a_check_only_looks(tmp_path: Path) -> None:
     assert private_file.write(tmp_path / "file", "a", check=True)
     assert not (tmp_path / "file").exists()

@@ -88,6 +88,7 @@ def test_what_a_sequence_of_a_terminal_means_goes_with_it() -> None:
     title, link = "\x1b]0;owned\x07", "\x1b]8;;https://evil.example\x1b\\"
     assert printable(f"{title}fine \x1b[1;31mred\x1b[0m {link}link") == "fine red link"
     assert redacted("\x1b[32mpassword\x1b[0m=\x1b[33mhunter22\x1b[0m") == "password=<redacted>"
+    assert redacted("\x1bpassword=hunter22") == "assword=<redacted>", "ESC p is a sequence"
     assert redacted("one\r\ntwo\rthree") == "one\ntwo\nthree"
     assert printable("grün, 日本語, 👍") == "grün, 日本語, 👍"
 

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import json
+import pwd
 import random
 import tarfile
 import threading
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files, source
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.crd_files import content_hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -376,3 +377,16 @@ def test_a_cache_that_cannot_be_written_costs_a_download_only(publisher: Publish
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     assert names(crd_files.crds(VERSION, Source("URL", publisher.url), blocked)) == {"works", "policies"}
+
+
+def test_who_has_no_home_is_told_how_to_name_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unknown(_user: int) -> Any:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(ProblemsError, match=r"this user has no home folder.* set HOME or XDG_CACHE_HOME"):
+        source.cache_directory()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert source.cache_directory() == tmp_path / "karmada-installer/artifacts"

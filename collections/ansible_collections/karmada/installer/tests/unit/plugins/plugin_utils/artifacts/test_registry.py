@@ -6,8 +6,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import pwd
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.https import Https
@@ -236,6 +238,15 @@ def test_a_registry_that_wants_a_login(server: WebServer, images: RegistryFiles,
     refusals = len(server.requests)
     both.blob(reference(server), manifest.layers[0], io.BytesIO())
     assert len(server.requests) == refusals + 1, "what was accepted once is used again"
+
+
+def test_who_has_no_home_has_no_logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_user: int) -> Any:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert Logins.of_this_user({}).of(Reference.parse("registry.example.com/etcd")) == []
 
 
 def test_logins_of_who_runs_this(tmp_path: Path) -> None:

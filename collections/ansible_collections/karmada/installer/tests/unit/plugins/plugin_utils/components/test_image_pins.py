@@ -276,12 +276,13 @@ def test_it_is_told_once_and_before_the_first_change(lock: dict[str, Any], monke
         "reach_members": False,
         "confirm_etcd_members": 0,
         "etcd_replace": [],
+        "etcd_abandon_nodes": [],
         "on_broken_member": "fail",
     }
     action: Any = preflight.ActionModule
     action.perform(None, run, arguments)
     action = report.ActionModule
-    summary = action.perform(None, run, {"broken_members": [], "form": "json"})["summary"]
+    summary = action.perform(None, run, {"broken_members": [], "form": "json", "backups": []})["summary"]
     told = [line for line in (*said, *summary) if "no digest is known beforehand" in line]
     assert [line.split()[0] for line in told] == ([] if lock else ["hint:"])
 

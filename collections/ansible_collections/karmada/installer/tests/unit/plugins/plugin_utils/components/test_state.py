@@ -15,6 +15,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
     FORMAT,
     EtcdState,
     Journal,
+    LastBackup,
+    RestoreState,
     State,
     from_files,
     to_files,
@@ -28,12 +30,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 TEXT = st.text(max_size=12)
+TEXTS = st.lists(TEXT, max_size=2).map(tuple)
+ETCD = st.builds(EtcdState, token=TEXT, generation=st.integers(1, 9), bootstrapped=st.booleans(), storage=TEXT)
 UIDS = st.dictionaries(TEXT, TEXT, max_size=3)
 STATES = st.builds(
     State,
     owner=TEXT,
     version=TEXT,
-    etcd=st.builds(EtcdState, token=TEXT, generation=st.integers(1, 9), bootstrapped=st.booleans(), storage=TEXT),
+    etcd=ETCD,
     authorities=st.dictionaries(
         st.sampled_from(["karmada-ca", "etcd-ca", "front-proxy-ca"]),
         st.builds(KeyPair, certificate=st.binary(max_size=9), key=st.binary(max_size=9)),
@@ -51,6 +55,25 @@ STATES = st.builds(
     digests=st.dictionaries(TEXT, st.from_regex("sha256:[0-9a-f]{64}", fullmatch=True), max_size=2),
     restarts=st.dictionaries(TEXT, st.integers(1, 9), max_size=2),
     restarts_due=st.lists(TEXT, max_size=2).map(tuple),
+    backup_key=st.binary(max_size=9),
+    backups=st.dictionaries(
+        TEXT,
+        st.builds(
+            LastBackup, name=TEXT, started=TEXT, **dict.fromkeys(("size", "revision", "duration"), st.integers())
+        ),
+        max_size=2,
+    ),
+    restore=st.none()
+    | st.builds(
+        RestoreState,
+        **dict.fromkeys(("name", "series", "backup", "before", "started", "token", "step"), TEXT),
+        **dict.fromkeys(("members", "prepared", "held", "replaced", "aside"), TEXTS),
+        counts=st.dictionaries(TEXT, st.integers(0, 9), max_size=2),
+        **dict.fromkeys(("generation", "bump"), st.integers(1, 9)),
+        former=ETCD,
+        closed=st.booleans(),
+        undoing=st.booleans(),
+    ),
 )
 
 

@@ -169,6 +169,23 @@ def test_bookkeeping_about_an_object_is_no_difference_and_a_run_with_nothing_to_
             installed.run().finish()
 
 
+def test_an_object_whose_control_plane_is_elsewhere_has_the_kubeconfig_beside_it(installed: Installed) -> None:
+    assert admin_kubeconfig.beside_object(installed.run()) is None, "a file has its own"
+    installed.connection = Connection(object_uid="of-prod")
+    assert admin_kubeconfig.beside_object(installed.run()) is None, "it is there already"
+    installed.deployment["metadata"]["namespace"] = "objects"
+    installed.deployment["spec"]["hostCluster"]["namespace"] = "karmada"
+    installed.state = replace(installed.state, document=installed.deployment)
+    assert installed.found() == ["Secret objects/prod-admin-config is missing"]
+    beside = admin_kubeconfig.beside_object(installed.run())
+    assert beside
+    assert beside["data"] == admin_kubeconfig.secret(installed.run())["data"]
+    (owner,) = beside["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("KarmadaDeployment", "prod", "of-prod")
+    installed.put(installed.host, beside)
+    assert installed.found() == []
+
+
 def test_a_member_of_etcd_that_is_to_be_replaced_is_a_difference(installed: Installed) -> None:
     assert differences(installed.run(), ["prod-etcd-1"]) == ["prod-etcd-1: to be replaced"]
 

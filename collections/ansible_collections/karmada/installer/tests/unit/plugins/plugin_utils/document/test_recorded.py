@@ -12,6 +12,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
     FORMER_MODE,
     EtcdState,
     Journal,
+    LastBackup,
+    RestoreState,
     State,
     to_files,
 )
@@ -53,6 +55,8 @@ def whole() -> State:
         endpoint_host="2001:db8::2",
         service_subnet="10.96.0.0/12,fd00::/108",
         passages=("Ingress",),
+        backup_key=b"a key",
+        backups={"nightly": LastBackup("prod-20261125t024100z-1f3a9c", "2026-11-25T02:41:00+00:00", 9, 8, 7, 6)},
     )
 
 
@@ -66,6 +70,46 @@ def refusal_of(changed: State) -> str:
     (problem,) = caught.value.problems
     assert problem.where == "the hosts"
     return problem.what
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"started": "yesterday"}, "started"),
+        ({"name": "../x"}, "name"),
+        ({"size": -1}, "size"),
+        ({"revision": "1"}, "revision"),
+    ],
+)
+def test_a_recorded_backup_that_no_run_writes_is_refused(changes: dict[str, Any], said: str) -> None:
+    last = replace(whole().backups["nightly"], **changes)
+    assert f"backups.nightly.{said}" in refusal_of(replace(whole(), backups={"nightly": last}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"token": "x --force-new-cluster"}, "token"),
+        ({"generation": 0}, "generation"),
+        ({"bump": -1}, "bump"),
+        ({"backup": "../x"}, "backup"),
+        ({"series": "/x"}, "series"),
+        ({"step": "a step"}, "step"),
+        ({"aside": ("/",)}, "aside"),
+        ({"held": ("..",)}, "held"),
+        ({"former": EtcdState(token="t", generation=-1)}, "former.generation"),
+    ],
+)
+def test_a_recorded_restore_that_no_run_writes_is_refused(changes: dict[str, Any], said: str) -> None:
+    restore = RestoreState(
+        *("back", "nightly", "prod-20261125t020000z-1f3a9c", "2026-11-25T02:41:00+00:00", "0d6c2a35", 2, 10**9),
+        former=whole().etcd,
+        members=("prod-etcd-0",),
+        aside=("gen-1", "gen-1-8e9e05c52164694d"),
+        step="SwitchGeneration",
+    )
+    assert read_state(to_files(replace(whole(), restore=restore)), "here").restore == restore
+    assert f"restore.{said}" in refusal_of(replace(whole(), restore=replace(restore, **changes)))
 
 
 BREAKS_OUT = f"{FINGERPRINT}\"' '-oProxyCommand=/bin/sh -c id' '-oSetEnv=A=\"x"

@@ -59,6 +59,11 @@ def test_lists_are_paged_and_their_items_complete(cluster: Cluster, api: StubApi
     assert found[0]["kind"] == "ConfigMap"
     assert found[0]["apiVersion"] == "v1"
     assert cluster.counts["list"] - before == 3
+    # Who wants some gets what one request brings.
+    assert cluster.some("v1", "ConfigMap", 2) == found[:2]
+    assert "limit=2" in api.requests[-1][1]
+    assert cluster.counts["list"] - before == 4
+    assert cluster.some("example.com/v1", "Unknown", 2) == []
 
 
 def test_a_list_whose_continuation_expired_starts_again_in_one_piece(cluster: Cluster, api: StubApi) -> None:

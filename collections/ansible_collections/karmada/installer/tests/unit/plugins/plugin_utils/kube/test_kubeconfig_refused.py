@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -256,9 +257,17 @@ REFUSED: dict[str, tuple[Any, str]] = {
         config(user={"client-certificate-data": {}}),
         f"{AT_USER}.client-certificate-data: must be a string. See kubectl config view.",
     ),
-    "groups of another": (
-        config(user={"token": TOKEN, "as": "x", "as-groups": ["system:masters"]}),
-        f"{AT_USER}.as-groups: is not supported. Use the credentials of an account of its own.",
+    "groups of nobody": (
+        config(user={"token": TOKEN, "as-groups": ["a"]}),
+        f"{AT_USER}.as-groups: names groups without a user. Add the user: as: …",
+    ),
+    "the UID of another": (
+        config(user={"token": TOKEN, "as": "x", "as-uid": "1"}),
+        f"{AT_USER}.as-uid: is not supported. Use the credentials of an account of its own.",
+    ),
+    "a group with a line break": (
+        config(user={"token": TOKEN, "as": "x", "as-groups": ["a\r\nX: y"]}),
+        f"{AT_USER}.as-groups: {UNSENT}",
     ),
     "a program": (
         config(user={"exec": EXEC}),
@@ -281,6 +290,23 @@ REFUSED: dict[str, tuple[Any, str]] = {
 def test_what_is_wrong_is_told_with_its_place_and_its_remedy(form: str) -> None:
     content, expected = REFUSED[form]
     assert refusal(content) == expected
+
+
+# Of a proxy that is no address, another takes the place.
+@pytest.mark.parametrize("form", [each for each in REFUSED if "proxy" not in each])
+def test_a_file_is_refused_in_the_same_words_with_a_setting_of_the_environment(tmp_path: Path, form: str) -> None:
+    content, _ = REFUSED[form]
+    (tmp_path / "kubeconfig").write_bytes(content if isinstance(content, bytes) else yaml.safe_dump(content).encode())
+    told = []
+    for more in ({}, {"K8S_AUTH_PROXY": "http://proxy.example.com"}):
+        environment = {"K8S_AUTH_KUBECONFIG": str(tmp_path / "kubeconfig"), **more}
+        try:
+            kubeconfig.from_environment(None, environment)
+        except ProblemsError as error:
+            told.append(str(error))
+    # Some are wrong in a Secret only.
+    assert len(told) in (0, 2)
+    assert len(set(told)) <= 1
 
 
 def test_a_directory_that_stands_for_a_secret_and_is_empty_is_named(tmp_path: Path) -> None:
@@ -374,6 +400,21 @@ def test_anything_that_looks_like_yaml_gives_an_access_or_one_clear_error(text: 
 @given(_configs)
 def test_any_values_of_a_kubeconfig_give_an_access_or_one_clear_error(content: Object) -> None:
     check_taken_or_refused(yaml.safe_dump(content, allow_unicode=False).encode())
+
+
+@settings(max_examples=300, deadline=None)
+@given(_configs)
+def test_any_values_with_settings_of_the_environment_give_what_these_say_or_one_clear_error(content: Object) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(yaml.safe_dump(content, allow_unicode=False).encode())
+        file.flush()
+        for more in ({"K8S_AUTH_PROXY": "http://proxy.example.com"}, {"K8S_AUTH_API_KEY": TOKEN}):
+            try:
+                found = kubeconfig.from_environment(None, {"K8S_AUTH_KUBECONFIG": file.name, **more})
+            except ProblemsError:
+                continue
+            assert found.proxy == more.get("K8S_AUTH_PROXY", found.proxy)
+            assert found.headers().get("Authorization") == f"Bearer {TOKEN}" or "K8S_AUTH_API_KEY" not in more
 
 
 @pytest.mark.parametrize(

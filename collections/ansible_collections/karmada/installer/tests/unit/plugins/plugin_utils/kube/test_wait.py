@@ -229,7 +229,7 @@ def test_a_function_that_is_there_is_not_waited_for(clock: Clock) -> None:
 def test_a_probe_ends_with_the_reason_of_the_pods_that_serve_it(
     probe: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for each in ("_listed", "_judged"):
+    for each in ("not_listed", "not_judged"):
         monkeypatch.setattr(probes, each, lambda _cluster: "connection refused")
     said: list[str] = []
     host = FakeCluster("host", deployment(), pod(UNPULLED))
@@ -245,7 +245,7 @@ def test_a_probe_ends_with_the_reason_of_the_pods_that_serve_it(
 
 
 def test_a_probe_in_vain_tells_what_ails_its_pods(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "_judged", lambda _cluster: "connection refused")
+    monkeypatch.setattr(probes, "not_judged", lambda _cluster: "connection refused")
     host = FakeCluster("host", deployment(), pod({"running": {}}))
     with pytest.raises(ProblemsError) as caught:
         probes.webhook_judges(control_plane(), 60, lambda _line: None, Servers(host, (SEARCH,)))

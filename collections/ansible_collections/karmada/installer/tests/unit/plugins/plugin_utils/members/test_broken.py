@@ -92,6 +92,7 @@ def preflight(
         "pull_images": False,
         "confirm_etcd_members": 0,
         "etcd_replace": [],
+        "etcd_abandon_nodes": [],
         "on_broken_member": on_broken_member,
     }
     reach = {"reach_members": unreached is not None, "reach_timeout": 60}

@@ -136,6 +136,54 @@ def test_a_selector_finds_the_pods_of_its_component_and_of_no_other(result: Rend
         assert found == [each["metadata"]["labels"]["app.kubernetes.io/name"]]
 
 
+@pytest.mark.parametrize("names", [("prod", "prod-eu"), ("prod-eu", "prod")])
+def test_two_control_planes_of_two_versions_in_one_namespace_have_nothing_in_common(names: tuple[str, str]) -> None:
+    """Both at once, with a member and everything switched on; the scenario ``pods_many_instances`` runs them."""
+    versions = ("v1.18.2", "v1.17.1")
+    one, other = (
+        quickly_rendered({**FULL_SPEC, "version": version}, name=name)
+        for name, version in zip(names, versions, strict=True)
+    )
+    for found, version in ((one, versions[0]), (other, versions[1])):
+        images = {
+            container["image"]
+            for pod in pods(found.workloads).values()
+            for container in pod["spec"]["containers"]
+            if "/karmada-" in container["image"]
+        }
+        assert images
+        assert {image.partition("@")[0].rpartition(":")[2] for image in images} == {version}
+    keys = [{(each["kind"], each["metadata"]["name"]) for each in found.objects} for found in (one, other)]
+    assert not keys[0] & keys[1]
+    for found, stranger in ((one, other), (other, one)):
+        labels = [pod["metadata"]["labels"] for pod in pods(stranger.workloads).values()]
+        for where, selector in _all_selectors(found):
+            assert not any(selector.items() <= each.items() for each in labels), f"{where} finds pods of the other"
+
+
+def _all_selectors(found: Rendered) -> list[tuple[str, dict[str, str]]]:
+    """Where → labels that a pod of the same namespace has to have, wherever an object asks for any."""
+    selectors = []
+
+    def look(where: str, value: Any) -> None:
+        if isinstance(value, list):
+            for each in value:
+                look(where, each)
+        elif isinstance(value, dict):
+            labels = value.get("matchLabels") if "namespaceSelector" not in value else None
+            if where.startswith("Service/") and isinstance(value.get("selector"), dict):
+                labels = value["selector"]
+            if labels:
+                selectors.append((where, labels))
+            for key, each in value.items():
+                if key != "namespaceSelector":
+                    look(where, each)
+
+    for each in found.workloads:
+        look(f"{each['kind']}/{each['metadata']['name']}", each.get("spec", {}))
+    return selectors
+
+
 def test_every_service_leads_to_a_port_of_its_pods(result: Rendered) -> None:
     templates = pods(result.workloads)
     for each in result.workloads:

@@ -173,3 +173,23 @@ def test_taints_of_cordon_and_drain_are_seen_and_no_others() -> None:
         (True, False),
         (True, True),
     ]
+
+
+def test_an_application_that_a_member_does_not_take_is_told() -> None:
+    """A member that has left and come back still has it, and it is not Karmada's."""
+    said = {"clusterName": "m1", "appliedMessage": "Deployment shop/web already exist in the cluster"}
+    run = host_with()
+    run.__dict__["control_plane"] = FakeCluster(
+        "control plane",
+        {
+            "apiVersion": scheduling.BINDING_API,
+            "kind": "ResourceBinding",
+            "metadata": {"name": "web-deployment", "namespace": "shop"},
+            "spec": {"resource": {"kind": "Deployment", "namespace": "shop", "name": "web"}},
+            "status": {"aggregatedStatus": [said]},
+        },
+    )
+    (note,) = observe.control_plane_answers(run)["notes"]
+    assert "Deployment shop/web on m1" in str(note)
+    seen = replace(observe.look(run), api={"notes": [note]})
+    assert note in report.warnings(observe.observation(run, seen))

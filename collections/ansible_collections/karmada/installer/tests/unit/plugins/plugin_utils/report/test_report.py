@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import LastBackup
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import crd, manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifest import schema
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus
@@ -49,6 +50,31 @@ WORKING = Observation(
 
 def conditions(observed: Observation) -> dict[str, dict[str, Any]]:
     return {each["type"]: each for each in report.status(observed)["conditions"]}
+
+
+def last_backup(age: timedelta, allowed: int = 7200) -> LastBackup:
+    started = (NOW - age).replace(microsecond=0).isoformat()
+    return LastBackup("prod-20261125t024100z-1f3a9c", started, 1 << 40, 4711, 12, allowed)
+
+
+def test_backups_are_told_and_an_old_one_is_no_trouble_of_the_control_plane() -> None:
+    assert "BackupHealthy" not in conditions(WORKING)
+    assert "backups" not in report.status(WORKING)
+    recent = replace(WORKING, backups={"nightly": last_backup(timedelta(hours=2))})
+    assert conditions(recent)["BackupHealthy"]["status"] == "True"
+    (told,) = report.status(recent)["backups"]
+    assert (told["series"], told["sizeBytes"], told["startTime"][-1]) == ("nightly", 1 << 40, "Z")
+    assert report.warnings(recent) == []
+    old = replace(WORKING, backups={"nightly": last_backup(timedelta(hours=3)), "weekly": None})
+    assert conditions(old)["BackupHealthy"]["reason"] == "NoBackup"
+    assert conditions(old)["BackupHealthy"]["message"] == (
+        "the newest verified backup of EtcdBackup nightly is 3h old; EtcdBackup weekly has no verified backup yet"
+    )
+    assert conditions(old)["Ready"]["status"] == "True"
+    assert [each.reason for each in report.warnings(old)] == [Reason.BACKUP_MISSED] * 2
+    for observed in (recent, old):
+        findings = crd.structure_findings({"status": report.status(observed)}, schema())
+        assert [each for each in findings if each.path[:1] == ("status",)] == []
 
 
 def test_members_of_etcd_as_they_answered() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,11 @@ import pytest
 from ansible.template import Templar
 from ansible_collections.karmada.installer.plugins.action import workloads
 from ansible_collections.karmada.installer.plugins.action.ssh_files import ActionModule
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    EtcdMemberState,
+    EtcdState,
+    State,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import COMPONENTS, ETCD, ETCD_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
@@ -51,7 +56,9 @@ EVERY = [component.name for component in COMPONENTS]
 
 
 def remembered(**etcd: Any) -> State:
-    return state(etcd=EtcdState(**{"token": TOKEN, "storage": "directory", "bootstrapped": True, **etcd}))
+    members = tuple(EtcdMemberState(name, id=f"{number}") for number, name in enumerate(NAMES, 1))
+    known = {"token": TOKEN, "storage": "directory", "bootstrapped": True, "members": members}
+    return state(etcd=EtcdState(**{**known, **etcd}))
 
 
 #: of a host on which nothing is under our names
@@ -169,7 +176,7 @@ def test_on_other_hosts_than_ours_the_document_is_found(own: Object) -> None:
     control = {"karmada_deployment": document(), "karmada_connection": {"secrets": "./secrets"}}
     action.variables = {**own, "hostvars": {"karmada_control": control}}
     made = action._make_run({})
-    assert (made.name, made.connection.secrets) == (document()["metadata"]["name"], "./secrets")
+    assert (made.name, made.connection.secrets) == (document()["metadata"]["name"], str(Path("secrets").absolute()))
     action.variables = {**own, "hostvars": {}}
     with pytest.raises(ProblemsError, match="no KarmadaDeployment is known here"):
         action._make_run({})
@@ -266,7 +273,7 @@ def test_the_end_of_the_bootstrap_is_in_the_state_of_the_host_cluster(runs: Runs
     assert written == ["end the bootstrap of etcd"]
     run = runs.step(None)
     assert run.stored_state
-    assert run.stored_state.etcd == EtcdState(TOKEN, bootstrapped=True, storage="directory", nodes=tuple(NAMES))
+    assert run.stored_state.etcd == remembered(nodes=tuple(NAMES)).etcd
 
 
 # -- checks ----------------------------------------------------------------------------------------------------------
@@ -300,6 +307,28 @@ def test_an_uninstall_wants_the_hosts_that_a_killed_install_has_begun_with(
     assert findings.uninstall_problems(runs.step(stored), ["etcd4", "etcd5"]) == []
 
 
+def test_an_uninstall_wants_the_hosts_that_a_killed_install_has_not_cleaned(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeCluster, "version", lambda *_, **__: {}, raising=False)
+    monkeypatch.setattr(FakeCluster, "can_i", lambda *_: [], raising=False)
+    left = {"name": "etcd9", "address": "192.0.2.9", "roles": ["etcd"]}
+    stored = replace(remembered(nodes=tuple(NAMES)), hosts={each["name"]: each for each in [*HOSTS, left]})
+    (problem,) = findings.uninstall_problems(runs.step(stored))
+    assert "the document does not name etcd9" in problem.what
+    assert findings.uninstall_problems(runs.step(stored), ["etcd9"]) == []
+
+
+def test_other_hosts_are_no_change_that_is_refused(runs: Runs) -> None:
+    stored = remembered(nodes=("etcd1", "etcd2", "etcd7"))
+    run = runs.step(replace(stored, document=document(SPEC)))
+    assert run.stored_state
+    assert list(host_list_checks.of_the_past(run.instance, run.stored_state)) == []
+    begun = replace(run.stored_state, etcd=replace(stored.etcd, bootstrapped=False))
+    (problem,) = host_list_checks.of_the_past(run.instance, begun)
+    assert problem.what.endswith("members that have not been healthy together yet cannot change")
+
+
 def test_an_uninstall_wants_every_host_or_its_name(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeCluster, "version", lambda *_, **__: {}, raising=False)
     monkeypatch.setattr(FakeCluster, "can_i", lambda *_: [], raising=False)
@@ -325,7 +354,7 @@ def test_the_report_tells_of_units_as_of_pods(runs: Runs, monkeypatch: pytest.Mo
     server = run.on_host("etcd1").tree(["etcd"])["files"]
     runs.handover.note("etcd1", files={file["path"]: file["content"] for file in server})
     found = observe_hosts.observe_etcd_on_hosts(runs.step(remembered()))
-    assert found.components[0] == ComponentStatus("etcd", desired=3, ready=2)
+    assert found.components[0] == ComponentStatus("etcd", desired=3, ready=2, trouble="etcd3: failed")
     assert [*map(str, found.notes)] == [f"host etcd3: {unit} failed", "of the pods"]
     assert {"etcd-server", "etcd-peer", "karmada-apiserver"} <= found.certificates.keys()
     expected = pki.expiry(run.material.leaves["karmada-apiserver"].certificate).isoformat()

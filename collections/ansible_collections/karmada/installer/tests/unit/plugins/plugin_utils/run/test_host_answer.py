@@ -127,6 +127,7 @@ ANSWERS: dict[str, tuple[Object, Object]] = {
         {"targets": [TARGET]},
         {"changed": False, "unreached": {"m1": {"fault": "refused", "detail": ""}}},
     ),
+    "_etcd_snapshot": ({"state": "taken"}, {"changed": False, "size": 8224, "acknowledged": 70}),
     "_etcd_change": (
         {"state": "added"},
         {
@@ -202,7 +203,7 @@ def test_of_a_failure_goes_on_what_it_says_alone(module: str) -> None:
 @pytest.mark.parametrize(
     ("module", "key"), [(module, key) for module, (_asked, honest) in ANSWERS.items() for key in honest]
 )
-@pytest.mark.parametrize("value", [None, 7, "text", [{"x": 1}], {"x": {"y": [1]}}], ids=repr)
+@pytest.mark.parametrize("value", [None, -7.5, "text", [{"x": 1}], {"x": {"y": [1]}}], ids=repr)
 def test_another_type_is_refused(module: str, key: str, value: Any) -> None:
     asked, honest = ANSWERS[module]
     found, why = host_answer.of_module(module, asked, {**honest, key: value})

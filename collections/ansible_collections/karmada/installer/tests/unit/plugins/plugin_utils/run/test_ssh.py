@@ -45,6 +45,24 @@ def test_what_the_document_says_becomes_a_variable(
     assert {name: found.get(name) for name in expected} == expected
 
 
+def test_the_check_of_host_keys_is_asked_for_in_each_place_that_decides() -> None:
+    """The variable decides for every kind of connection, ``paramiko`` too; the arguments before all others of ssh."""
+    found = variables({}, {})
+    assert found["ansible_host_key_checking"] is True
+    assert shlex.split(found["ansible_ssh_args"])[:2] == ["-o", "StrictHostKeyChecking=yes"]
+    assert shlex.split(found["ansible_ssh_common_args"])[0] == "-oStrictHostKeyChecking=yes"
+
+
+def test_equal_relative_paths_in_two_folders_share_no_connection_that_stays_open() -> None:
+    """Each folder has its own file of host keys: what one has let in, the other may not know."""
+    host, settings = {"name": "cp1", "address": "192.0.2.1"}, {"port": 22, "knownHostsSecretRef": {"name": "hosts"}}
+    found = [
+        ssh.variables(host, settings, "secrets", working_directory=here)["ansible_control_path_dir"]
+        for here in ("/a", "/a", "/b")
+    ]
+    assert found[0] == found[1] != found[2]
+
+
 def test_a_key_of_a_secret_of_a_cluster_is_where_the_run_has_put_it() -> None:
     found = variables({}, {"privateKeySecretRef": {"name": "key"}}, None)
     assert found["ansible_ssh_private_key_file"] == "/run of me/ssh-privatekey"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Conflict
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import LockLost
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import Lock, LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import (
@@ -72,6 +72,39 @@ def test_a_state_that_was_removed_meanwhile_is_not_brought_back(again: bool) -> 
         with pytest.raises(LockLost):
             run.save(replace(run.state, endpoint_host="192.0.2.1"))
     assert (STATE in host.objects) is again
+
+
+def test_what_is_noted_beside_an_operation_holds_the_lock_no_longer() -> None:
+    """As the record of a backup: another run may begin at once, and this one may note something again."""
+    host = FakeCluster("host", storage_class("standard"))
+    run, other = fake_run(document(), host, stored=state()), fake_run(document(), host)
+    other.holder = "other"
+    for number in range(2):
+        with run.recording():
+            run.save(replace(run.state, endpoint_host=f"192.0.2.{number}"))
+        with other.recording():
+            assert other.state.endpoint_host == f"192.0.2.{number}"
+    assert run.state.journal == state().journal
+
+
+def test_what_is_noted_in_a_run_with_the_lock_leaves_it_the_lock() -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    run = fake_run(document(), host, stored=state())
+    run.store.take_lock()
+    with run.recording():
+        pass
+    assert Lock(host, "karmada", "prod-installer", "me").is_ours()  # type: ignore[arg-type]
+    run.close()
+
+
+def test_nothing_is_noted_of_what_was_uninstalled_meanwhile() -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    run = fake_run(document(), host, stored=state())
+    assert run.state
+    host.objects.clear()
+    with pytest.raises(ProblemsError, match="has been uninstalled meanwhile"), run.recording():
+        run.save(run.state)
+    assert host.objects == {}
 
 
 @pytest.mark.usefixtures("unlocked")

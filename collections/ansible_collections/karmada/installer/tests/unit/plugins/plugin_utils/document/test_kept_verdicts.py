@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules that held are not evaluated by the next run; whatever is wrong with what was kept, the verdict is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import (
+    cel_rules,
+    inventory_source,
+    kept_verdicts,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+
+DOCUMENT = """\
+apiVersion: installer.karmada.io/v1alpha1
+kind: KarmadaDeployment
+metadata: {name: prod}
+spec:
+  endpoint: {type: NodePort}
+  members: [{name: m1, secretRef: {name: m1}}]
+"""
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Rules that a run evaluates, until it is forgotten by ``another_run``."""
+    found: list[str] = []
+    value = cel_rules._value
+
+    def evaluate(expression: str, names: str) -> Any:
+        found.append(expression)
+        return value(expression, names)
+
+    monkeypatch.setattr(cel_rules, "_value", evaluate)
+    return found
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(kept_verdicts, "file", lambda: tmp_path / "cache" / "rules")
+    (tmp_path / "prod.yaml").write_text(DOCUMENT)
+    path = tmp_path / "site.karmada.yml"
+    path.write_text(yaml.safe_dump({"plugin": "karmada.installer.karmada", "manifest": "prod.yaml"}))
+    another_run([])
+    return path
+
+
+def another_run(evaluated: list[str]) -> None:
+    """Forget what this process knows."""
+    evaluated.clear()
+    cel_rules.HELD.clear()
+    cel_rules._verdict.cache_clear()
+
+
+def test_the_next_run_evaluates_nothing_and_knows_the_same(source: Path, evaluated: list[str]) -> None:
+    first = inventory_source.load(str(source))
+    assert evaluated
+    assert kept_verdicts.file().stat().st_mode & 0o777 == 0o600
+    another_run(evaluated)
+    assert inventory_source.load(str(source)) == first
+    assert evaluated == []
+
+
+def test_what_a_rule_has_not_seen_is_evaluated_and_refused_each_time(source: Path, evaluated: list[str]) -> None:
+    inventory_source.load(str(source))
+    document = source.parent / "prod.yaml"
+    document.write_text(DOCUMENT.replace("NodePort", "VirtualIP"))
+    for _ in range(2):
+        another_run(evaluated)
+        with pytest.raises(ProblemsError, match="endpoint"):
+            inventory_source.load(str(source))
+        assert 0 < len(evaluated) < 6
+
+
+def others_may_write(path: Path) -> None:
+    path.chmod(0o666)
+
+
+def another_version(path: Path) -> None:
+    path.write_text(f"{'0' * 64}\n{path.read_text().partition(chr(10))[2]}")
+    path.chmod(0o600)
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"\xff\x00" * 1000)
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def in_a_file(path: Path) -> None:
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.touch()
+
+
+@pytest.mark.parametrize("spoil", [others_may_write, another_version, garbage, a_folder, in_a_file])
+def test_a_file_that_no_run_of_ours_has_left_counts_for_nothing(source: Path, evaluated: list[str], spoil: Any) -> None:
+    first = inventory_source.load(str(source))
+    all_of_them = sorted(evaluated)
+    spoil(kept_verdicts.file())
+    another_run(evaluated)
+    assert inventory_source.load(str(source)) == first
+    assert sorted(evaluated) == all_of_them

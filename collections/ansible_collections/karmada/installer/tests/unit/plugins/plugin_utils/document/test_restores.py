@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EtcdRestores beside a document: which are accepted, what they say, and where a problem is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source, manifest, restores
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.object_kind import readable
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit.support import corpus_files
+from ansible_collections.karmada.installer.tests.unit.support.documents import document
+
+PROD = manifest.resolve(document())
+GOOD, BAD = corpus_files.good(corpus_files.RESTORES), corpus_files.bad(corpus_files.RESTORES)
+
+
+def written(name: str = "full") -> dict[str, Any]:
+    (found,) = [each for each in GOOD if each.path.stem == name]
+    document: dict[str, Any] = yaml.safe_load(found.text)
+    return document
+
+
+@pytest.mark.parametrize("file", GOOD, ids=str)
+def test_a_good_one_is_accepted(file: corpus_files.CorpusFile) -> None:
+    (found,) = restores.beside(readable(file.text), PROD, file.path.name)
+    assert found["metadata"]["namespace"] == "karmada-system"
+    assert WantedRestore.of(found).series == "nightly"
+
+
+@pytest.mark.parametrize("file", BAD, ids=str)
+def test_a_bad_one_is_refused_at_the_right_place(file: corpus_files.CorpusFile) -> None:
+    found = restores.RESTORE.validate(yaml.safe_load(file.text))
+    assert {problem.where for problem in found} == {path for path, _ in file.expected}, [str(each) for each in found]
+    for path, part in file.expected:
+        assert any(part in str(problem) for problem in found if problem.where == path), [str(each) for each in found]
+
+
+def test_what_it_says() -> None:
+    assert WantedRestore.of(written()) == WantedRestore("back", "nightly", "prod-20261125t020000z-1f3a9c")
+    assert WantedRestore.of(written("least")).backup == ""
+    assert WantedRestore.of(written()).place == "EtcdRestore back"
+
+
+def test_it_has_to_be_of_this_control_plane_and_has_a_name_of_its_own() -> None:
+    other = written()
+    other["spec"]["deploymentRef"]["name"] = "other"
+    with pytest.raises(ProblemsError) as caught:
+        restores.resolved([other, written(), written()], PROD, "prod.yaml")
+    assert [each.where for each in caught.value.problems] == [
+        "prod.yaml: EtcdRestore back: spec.deploymentRef.name",
+        "prod.yaml: EtcdRestore back: metadata.name",
+        "prod.yaml: EtcdRestore back: metadata.name",
+    ]
+
+
+def test_objects_of_other_control_planes_are_passed_over() -> None:
+    other = written()
+    other["spec"]["deploymentRef"]["name"] = "other"
+    assert [each["spec"] for each in restores.of_objects([other, written()], PROD)] == [written()["spec"]]
+
+
+def test_the_inventory_source_hands_on_those_in_the_same_file(tmp_path: Path) -> None:
+    documents = [document(), written()]
+    (tmp_path / "prod.yaml").write_text(yaml.safe_dump_all(documents))
+    source = tmp_path / "site.karmada.yml"
+    source.write_text("plugin: karmada.installer.karmada\nmanifest: prod.yaml\n")
+    (found,) = inventory_source.load(str(source)).restores
+    assert found["spec"] == written()["spec"]
+    documents[1]["spec"]["backup"] = "../x"
+    (tmp_path / "prod.yaml").write_text(yaml.safe_dump_all(documents))
+    with pytest.raises(ProblemsError, match=r"EtcdRestore back: spec\.backup"):
+        inventory_source.load(str(source))
