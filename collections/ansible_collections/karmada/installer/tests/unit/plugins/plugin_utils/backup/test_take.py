@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, take, verification
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, take, trial, verification
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Purpose
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access
@@ -57,7 +57,7 @@ def test_a_follower_catches_up_before_it_sends_and_a_snapshot_that_is_older_is_n
     for name in ("etcd", "etcdutl"):
         (tmp_path / name).write_text("")
     monkeypatch.setattr(verification, "check", lambda *_: "digest")
-    monkeypatch.setattr(verification, "_run", lambda *_: '{"revision": 40, "totalKey": 3}')
+    monkeypatch.setattr(trial, "run", lambda *_: '{"revision": 40, "totalKey": 3}')
     run = fake_run(samples.document({}), FakeCluster("host"), stored=samples.state(backup_key=record.new_signing_key()))
     wanted = Wanted.of(backups.resolved([document()], run.deployment)[0])
     (tmp_path / "backups").mkdir()
