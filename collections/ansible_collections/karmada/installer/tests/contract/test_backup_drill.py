@@ -144,7 +144,7 @@ def test_an_api_server_that_does_not_start_is_told_with_its_words(
     broken = tmp_path / "kube-apiserver"
     broken.write_text("#!/bin/sh\necho 'flag is not known' >&2\nexit 2\n")
     monkeypatch.setattr(take, "program_paths", lambda _run, each: {each.name: broken})
-    with pytest.raises(ProblemsError, match="a kube-apiserver that was restored from it does not start: flag is not"):
+    with pytest.raises(ProblemsError, match="a kube-apiserver that was restored from it ended by exit code 2: flag is not"):
         drill.drill(run, target, taken(run, target), [KEY])
     assert list(workplace.folder().iterdir()) == []
 

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
 
 from ..artifacts import programs as program_files
@@ -48,6 +49,9 @@ from .verification import Content
 ATTEMPTS = 2
 #: Copies of a database that there are at a time: the snapshot, what is restored of it with its log, the encrypted one.
 COPIES = 3.2
+#: Seconds within which members that can have a leader have one; an election takes two or three of etcd.
+ELECTION_SECONDS = 15.0
+_LOOK_SECONDS = 0.2
 #: Name of the database in the folder of an attempt.
 PLAIN = "snapshot.db"
 _DRAFT = "draft.json"
@@ -316,7 +320,7 @@ class _Attempt:
         """
         path = self.folder / PLAIN
         try:
-            acknowledged = member.revision()
+            acknowledged = _acknowledged(member)
             with open(path, "xb", opener=encryption.reader_only) as stream:
                 member.snapshot(stream)
         except EtcdError as error:
@@ -415,6 +419,18 @@ def startable(path: Path, copy: Path) -> Path:
     shutil.copyfile(path, copy)
     copy.chmod(0o700)
     return copy
+
+
+def _acknowledged(member: EtcdClient) -> int:
+    """Newest revision that a majority has acknowledged, also while the members elect a leader. Raises EtcdError."""
+    until = time.monotonic() + ELECTION_SECONDS
+    while True:
+        try:
+            return member.revision()
+        except EtcdError as error:
+            if error.code not in etcd_requests.LATER or time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_SECONDS)
 
 
 def _hash(member: EtcdClient, revision: int) -> Hash | None:

@@ -30,7 +30,8 @@ from .encryption import reader_only
 
 #: A restore copies the file once; an etcd of 8 GB is read within a minute.
 PROGRAM_SECONDS = 600
-START_SECONDS = 120.0
+#: At low priority beside others that compute, an API server takes minutes.
+START_SECONDS = 300.0
 STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 _NICE = 10
@@ -38,6 +39,7 @@ _NICE = 10
 _UMASK = 0o077
 _SAID = 2000
 _NAME = "trial"
+_ALGORITHM: x509.KeyAlgorithm = "ECDSA-P256"
 #: Options of a client's files → names of the files.
 _KEYS: Mapping[str, str] = {"ca": "ca.crt", "cert": "tls.crt", "key": "tls.key"}
 
@@ -114,15 +116,17 @@ def api_server(
     """kube-apiserver over an etcd of ``etcd``, with the keys of that. Raises ProblemsError if it does not start.
 
     ``encryption_key`` is the key in the installer's state, with which Secrets are decrypted; empty if they are stored
-    in plain. Nobody but the holder of the keys in ``folder`` is let in: this server does not know the key of tokens that
-    the control plane has issued.
+    in plain. Nobody but the holder of the keys in ``folder`` is let in: this server does not know the key of
+    tokens that the control plane has issued.
     """
     (port,) = _free_ports(1)
     command = [str(program), f"--etcd-servers={etcd_url}", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"]
     command += [f"--etcd-{kind}file={folder}/{name}" for kind, name in _KEYS.items()]
     command += [f"--secure-port={port}", f"--cert-dir={folder}", f"--client-ca-file={folder}/ca.crt"]
     command += [f"--tls-cert-file={folder}/tls.crt", f"--tls-private-key-file={folder}/tls.key"]
-    command += [f"--service-account-{use}key-file={folder}/tls.key" for use in ("", "signing-")]
+    for name, content in zip(("sa.key", "sa.pub"), x509.new_service_account_key(_ALGORITHM), strict=True):
+        _write(folder / name, content)
+    command += [f"--service-account-key-file={folder}/sa.pub", f"--service-account-signing-key-file={folder}/sa.key"]
     command += ["--service-account-issuer=https://trial.invalid", "--service-cluster-ip-range=10.96.0.0/12"]
     command += ["--authorization-mode=AlwaysAllow", "--anonymous-auth=false", "--profiling=false"]
     if encryption_key:
@@ -155,10 +159,10 @@ def _is_ready(cluster: Cluster) -> bool:
 def _new_keys(folder: Path) -> Mapping[str, bytes]:
     """Files ca.crt, tls.crt and tls.key, of a server on loopback and of its client, which are written, too."""
     now = datetime.now(UTC)
-    authority = x509.new_authority(x509.Authority("trial-ca", "trial-ca"), "ECDSA-P256", now, timedelta(days=1))
+    authority = x509.new_authority(x509.Authority("trial-ca", "trial-ca"), _ALGORITHM, now, timedelta(days=1))
     # For a client as well: the JSON API of a member is one of that member.
     wanted = x509.Certificate("trial", "trial-ca", "trial", ip_addresses=("127.0.0.1",), server=True, client=True)
-    pair = x509.issue(wanted, authority, "ECDSA-P256", now, timedelta(days=1))
+    pair = x509.issue(wanted, authority, _ALGORITHM, now, timedelta(days=1))
     files = {"ca.crt": authority.certificate, "tls.crt": pair.certificate, "tls.key": pair.key}
     for name, content in files.items():
         _write(folder / name, content)
@@ -188,9 +192,11 @@ def _started(
     try:
         end = time.monotonic() + START_SECONDS
         while not is_ready():
-            if process.poll() is not None or time.monotonic() > end:
+            code, late = process.poll(), time.monotonic() > end
+            if code is not None or late:
+                how = f"is not ready after {START_SECONDS:.0f} s" if code is None else f"ended by {_told(code)}"
                 said = log.read_bytes()[-_SAID:].decode(errors="replace").strip()
-                raise refused(f"{what} that was restored from it does not start: {said}", where)
+                raise refused(f"{what} that was restored from it {how}: {said}", where)
             time.sleep(_LOOK_SECONDS)
         yield process
     finally:
@@ -200,6 +206,10 @@ def _started(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _told(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _at_low_priority() -> Callable[[], None]:
