@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EtcdClient
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import from_parts
@@ -36,23 +37,23 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 
 KEY = pyrage.x25519.Identity.generate()
 NIGHTLY = Wanted("nightly", (str(KEY.to_public()),), schedule_of("", ""), False, Directory(""), Retention(24, 7, 4))
-WORKS = 1203  # more than two pages
+PAGE, WORKS = 50, 103  # so these are more than two pages
 CANARY = "canary-of-a-secret-0b71"
 ENCRYPTION_KEY = base64.b64encode(b"drill".ljust(32, b"-")).decode()
 
 
-def fill(cluster: Cluster) -> None:
+def fill(found: Cluster) -> None:
     """Create a Secret and Works, more than two pages of them."""
-    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-es-m1"}})
+    found.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-es-m1"}})
     metadata = {"name": "s", "namespace": "karmada-es-m1"}
-    cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": CANARY}})
+    found.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": CANARY}})
     crds = crd_files.crds(releases.newest().karmada, Source("GoModules"))
-    cluster.apply(next(each for each in crds if each["metadata"]["name"] == "works.work.karmada.io"))
-    until(lambda: cluster.resource("work.karmada.io/v1alpha1", "Work"), "the CRD of Works")
+    found.apply(next(each for each in crds if each["metadata"]["name"] == "works.work.karmada.io"))
+    until(lambda: found.resource("work.karmada.io/v1alpha1", "Work"), "the CRD of Works")
     work = {"apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "spec": {"workload": {"manifests": []}}}
 
     def create(number: int) -> bool:
-        cluster.create({**work, "metadata": {"name": f"w{number}", "namespace": "karmada-es-m1"}})
+        found.create({**work, "metadata": {"name": f"w{number}", "namespace": "karmada-es-m1"}})
         return True
 
     def first() -> bool:
@@ -75,16 +76,17 @@ def api_server() -> Path:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory, api_server: Path) -> Iterator[EtcdClient]:
     """etcd, filled by a kube-apiserver that encrypts Secrets."""
-    folder, found = tmp_path_factory.mktemp("source"), programs(VERSIONS[0])
-    with trial.etcd(folder / "data", found, folder, "here") as etcd:
-        with trial.api_server(api_server, etcd.urls[0], folder, "here", encryption_key=ENCRYPTION_KEY) as cluster:
-            fill(cluster)
+    folder, tools = tmp_path_factory.mktemp("source"), programs(VERSIONS[0])
+    with trial.etcd(folder / "data", tools, folder, "here") as etcd:
+        with trial.api_server(api_server, etcd.urls[0], folder, "here", encryption_key=ENCRYPTION_KEY) as found:
+            fill(found)
         yield etcd
 
 
 @pytest.fixture
 def run(source: EtcdClient, api_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(cluster, "PAGE", PAGE)
     monkeypatch.setattr(access, "connect", lambda _run: source)
     monkeypatch.setattr(take, "programs", lambda _run: programs(VERSIONS[0]))
     monkeypatch.setattr(take, "program_paths", lambda _run, each: {each.name: api_server})
@@ -144,20 +146,22 @@ def test_an_api_server_that_does_not_start_is_told_with_its_words(
     broken = tmp_path / "kube-apiserver"
     broken.write_text("#!/bin/sh\necho 'flag is not known' >&2\nexit 2\n")
     monkeypatch.setattr(take, "program_paths", lambda _run, each: {each.name: broken})
-    with pytest.raises(ProblemsError, match="a kube-apiserver that was restored from it ended by exit code 2: flag is not"):
+    with pytest.raises(
+        ProblemsError, match="a kube-apiserver that was restored from it ended by exit code 2: flag is not"
+    ):
         drill.drill(run, target, taken(run, target), [KEY])
     assert list(workplace.folder().iterdir()) == []
 
 
 def test_nobody_without_the_keys_of_the_moment_is_let_in(api_server: Path, tmp_path: Path) -> None:
-    found = programs(VERSIONS[0])
+    tools = programs(VERSIONS[0])
     with (
-        trial.etcd(tmp_path / "data", found, tmp_path, "here") as etcd,
-        trial.api_server(api_server, etcd.urls[0], tmp_path, "here") as cluster,
+        trial.etcd(tmp_path / "data", tools, tmp_path, "here") as etcd,
+        trial.api_server(api_server, etcd.urls[0], tmp_path, "here") as found,
     ):
         ca = (tmp_path / "ca.crt").read_text()
         for token in (None, "eyJhbGciOiJSUzI1NiJ9.e30.c2lnbmVk"):
-            nobody = Cluster(from_parts(cluster.access.server, ca_pem=ca, token=token))
+            nobody = Cluster(from_parts(found.access.server, ca_pem=ca, token=token))
             with pytest.raises(ApiError) as caught:
                 nobody.get_raw("/api/v1/secrets", retry_seconds=0)
             assert caught.value.status == HTTPStatus.UNAUTHORIZED
