@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import STAGES, Restoring
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.in_pods import InPods
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -19,7 +20,7 @@ class ActionModule(KarmadaAction):
     OPTIONS: ClassVar[dict[str, Any]] = {
         "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
         "state": {"type": "str", "choices": ["begun", "next", "noted"], "default": "next"},
-        "step": {"type": "str", "choices": ["", *(each.value for each in STAGES)], "default": ""},
+        "step": {"type": "str", "choices": ["", *(each.value for each in InPods.tasks)], "default": ""},
         "restores": {"type": "list", "elements": "dict", "default": []},
         "backups": {"type": "list", "elements": "dict", "default": []},
         "name": {"type": "str", "default": ""},
@@ -37,7 +38,7 @@ class ActionModule(KarmadaAction):
             return {"changed": begins, "changes": [f"began Restore {run.name}"] if begins else [], "step": ""}
         if arguments["state"] == "noted":
             if not run.check:
-                restoring.note(Step(arguments["step"]))
+                restoring.end(Step(arguments["step"]))
             return {"changed": False, "step": arguments["step"]}
         if run.check and not (run.stored_state and run.stored_state.restore):
             return {"changed": False, "step": "", "stages": False}
@@ -50,7 +51,7 @@ class ActionModule(KarmadaAction):
             drift = {"drift": restoring.report.plain} if restoring.report else {}
             return {"changed": bool(step), "changes": changes, "step": "", "stages": False, **drift}
         restoring.take(step)
-        result = changed_result(restoring.changes, step=step.value, stages=step in STAGES)
+        result = changed_result(restoring.changes, step=step.value, stages=step in restoring.means.tasks)
         result["changed"] = True
         if restoring.report:
             result["drift"] = restoring.report.plain
