@@ -28,7 +28,7 @@ from ..members.registration import CLUSTER_API
 from ..pki import x509
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
-from . import check_in_pods
+from . import check_in_pods, check_on_hosts
 
 _EXAMPLE = """\
 apiVersion: installer.karmada.io/v1alpha1
@@ -154,9 +154,18 @@ def _wanted(run: Run, asked: Asked) -> WantedRestore:
     return only
 
 
+def refuse_place(run: Run) -> None:
+    """Raise ProblemsError if this cannot restore what runs as this control plane does."""
+    if run.place.etcd_apart:
+        what = "its etcd is on plain hosts, and the rest of it in pods: nothing can restore that yet"
+        remedy = "restore its backup into etcd by hand, with etcdutl, or run all of it in pods or on hosts"
+        raise ProblemsError(_problem(what, run.place.where, remedy), "nothing was stopped, and nothing was changed")
+
+
 def look(run: Run) -> Live:
     """See what answers of the control plane that is there."""
-    statuses = [each for each in access.connect(run).status() if each.cause is None]
+    found = access.connect(run).status() if run.place.in_pods else check_on_hosts.statuses(run)
+    statuses = [each for each in found if each.cause is None]
     try:
         with_modes = {
             each["metadata"]["name"]: str(each["spec"].get("syncMode", ""))
@@ -169,9 +178,10 @@ def look(run: Run) -> Live:
 
 def refuse(run: Run, chosen: Chosen, live: Live, asked: Asked) -> None:
     """Raise ProblemsError with all reasons why this backup cannot be restored here, damage of it included."""
+    place = check_in_pods if run.place.in_pods else check_on_hosts
     problems = [
         *_etcd(run),
-        *check_in_pods.problems(run, chosen.record, max((each.db_size for each in live.statuses), default=0)),
+        *place.problems(run, chosen.record, max((each.db_size for each in live.statuses), default=0)),
         *_versions(run, chosen),
         *_authorities(run, chosen),
         *_foreign_agents(run, chosen.record, live, asked.foreign_agents),

@@ -48,6 +48,9 @@ class InPods(Means):
         delivery.prepare(self.run, chosen, keys, self.timeout)
         self.run.go_on_with(self.run.state)
 
+    def prepared(self) -> None:
+        """Nothing to do: it is on record."""
+
     def forget(self) -> None:
         """Delete these pods."""
         delivery.forget(self.run)

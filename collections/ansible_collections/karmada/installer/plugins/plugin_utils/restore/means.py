@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a restore does differently by where components run; all else of its steps is in ``carry_out``.
+"""Means of a restore, which differ by where components run; all else of its steps is in ``carry_out``.
 
 A step has a begin and an end. Where tasks of the role do its work (``tasks``), a caller takes these in between.
 """
@@ -35,6 +35,9 @@ class Means(ABC):
     #: Step → tasks of the role that do its work.
     tasks: ClassVar[Mapping[Step, str]]
 
+    #: False where what has been seen does not change by asking once more within a step.
+    asks_again: ClassVar[bool] = True
+
     def __init__(self, run: Run, timeout: float, changes: list[Change]) -> None:
         self.run, self.timeout, self.changes = run, timeout, changes
 
@@ -46,7 +49,7 @@ class Means(ABC):
 
     @abstractmethod
     def running(self, components: frozenset[str]) -> frozenset[str]:
-        """Those of these components that run, or are stopping."""
+        """Components, of these, that run or are stopping."""
 
     @abstractmethod
     def back_up(self, series: Wanted, target: Target) -> str:
@@ -55,6 +58,10 @@ class Means(ABC):
     @abstractmethod
     def prepare(self, chosen: Chosen, keys: Sequence[Any]) -> None:
         """Make the new data of every member, and put on record that it is there. Raises ProblemsError."""
+
+    @abstractmethod
+    def prepared(self) -> None:
+        """See that it is there, and put that on record, if ``prepare`` does not. Raises ProblemsError."""
 
     @abstractmethod
     def forget(self) -> None:

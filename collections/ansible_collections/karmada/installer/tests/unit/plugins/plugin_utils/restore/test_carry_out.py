@@ -40,6 +40,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.labels import ME
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_restore, workloads
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
+    agents,
     carry_out,
     check,
     closed,
@@ -216,7 +217,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(check, "refuse", lambda *_: None)
     monkeypatch.setattr(check, "loss", lambda *_: ["everything since"])
     monkeypatch.setattr(take, "backup", lambda *_: take.Taken(replace_name(record)))
-    monkeypatch.setattr(delivery, "_decrypted", lambda *_: None)
+    monkeypatch.setattr(delivery, "decrypted", lambda *_: SimpleNamespace(path=None))
     monkeypatch.setattr(delivery, "_of_member", made(found))
     monkeypatch.setattr(closed, "accepting_agents", lambda _run: found.accepting_agents())
     monkeypatch.setattr(in_pods, "wait_until", lambda *_, **__: None)
@@ -283,8 +284,7 @@ def take_steps(world: World, goal: Goal, killed_after: int | None = None, confir
         if goal is Goal.QUARANTINE:
             restoring.begin()
         while step := restoring.next():
-            restoring.take(step)
-            if step in restoring.means.tasks:
+            if restoring.take(step):
                 others = [each.name for each in pod_components(run.spec) if each.name != "etcd"]
                 run.apply_to_host_cluster("stages", lambda: run.workloads(others))  # noqa: B023 - used at once
                 restoring.end(step)
@@ -568,7 +568,7 @@ def test_agents_of_ours_begin_anew_and_no_others(world: World, monkeypatch: pyte
         yield member
 
     told: list[Problem] = []
-    monkeypatch.setattr(carry_out.join, "connected", connected)
+    monkeypatch.setattr(agents.join, "connected", connected)
     monkeypatch.setattr(Run, "tell", lambda _self, problem: told.append(problem))
     journal = RestoreState("back", "nightly", BACKUP, "", "0d6c", 2, 10**9, FORMER, step=Step.START_ALL)
     joined = {name: {"mode": "Pull"} for name in ("m1", "silent")}
