@@ -55,7 +55,10 @@ FORMER = EtcdState(
     storage="directory",
     members=tuple(EtcdMemberState(name, id=f"a{number}") for number, name in enumerate(HOSTS)),
 )
-JOURNAL = RestoreState("back", "nightly", "prod-20261125t020000z-1f3a9c", "2026-11-25T02:00:00+00:00", "0d6c2a35", 2, BUMP, FORMER, members=HOSTS)
+STARTED = "2026-11-25T02:00:00+00:00"
+JOURNAL = RestoreState(
+    "back", "nightly", "prod-20261125t020000z-1f3a9c", STARTED, "0d6c2a35", 2, BUMP, FORMER, members=HOSTS
+)
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
