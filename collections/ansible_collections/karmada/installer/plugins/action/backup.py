@@ -219,7 +219,8 @@ def _of_fetched(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     finally:
         if not goes_on:
             workplace.remove(folder)
-    return {"changed": records, "changes": changes, "stored": True, "anew": False, "troubles": [], "name": made}
+    named = {"name": made} if made else {}
+    return {"changed": records, "changes": changes, "stored": True, "anew": False, "troubles": [], **named}
 
 
 def _store(run: Run, wanted: Wanted, target: Target, arguments: dict[str, Any]) -> None:
