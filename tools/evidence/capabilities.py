@@ -84,6 +84,8 @@ CAPABILITIES = (
             _can("etcd on plain hosts below a control plane in pods", "hosts_etcd_below_pods"),
             _can("Backups of etcd on plain hosts, as of one in pods; nothing of a snapshot stays on a host, whatever "
                  "ends the run", "hosts_backup", "contract"),
+            _can("Restores on plain hosts, as of one in pods: what is held stays away after a boot, too; nothing of a "
+                 "snapshot stays on a host", "hosts_restore", "contract"),
             _can("Loss of power, reboots, full disks and lost connections lose no acknowledged write",
                  "hosts_faults", "hosts_etcd_below_pods"),
             _can("A host whose root lies has no power over other hosts or the machine with Ansible", "hosts_hostile"),

@@ -205,13 +205,13 @@ def _begun(run: Run) -> dict[str, Any]:
 def _of_fetched(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     """Store what was fetched from a host, or make a backup of what was stored. What fails is told again at the end."""
     folder, records = Path(arguments["snapshot"]["file"]).parent, arguments["state"] == RECORDED
-    changes, goes_on = list[str](), False
+    changes, goes_on, made = list[str](), False, ""
     try:
         each = _named(run, _wanted(run, arguments), arguments["now"])
         target = series.opened(run, each)
         try:
             if records:
-                _record(run, each, target, folder, changes)
+                made = _record(run, each, target, folder, changes)
             else:
                 _store(run, each, target, arguments)
                 goes_on = True
@@ -226,7 +226,8 @@ def _of_fetched(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     finally:
         if not goes_on:
             workplace.remove(folder)
-    return {"changed": records, "changes": changes, "stored": True, "anew": False, "troubles": []}
+    named = {"name": made} if made else {}
+    return {"changed": records, "changes": changes, "stored": True, "anew": False, "troubles": [], **named}
 
 
 def _store(run: Run, wanted: Wanted, target: Target, arguments: dict[str, Any]) -> None:
@@ -246,8 +247,8 @@ def _store(run: Run, wanted: Wanted, target: Target, arguments: dict[str, Any]) 
         run.tell(problem)
 
 
-def _record(run: Run, wanted: Wanted, target: Target, folder: Path, changes: list[str]) -> None:
-    """Make a backup of what was stored, with the hosts locked once more."""
+def _record(run: Run, wanted: Wanted, target: Target, folder: Path, changes: list[str]) -> str:
+    """Make a backup of what was stored, with the hosts locked once more; returns its name."""
     try:
         run.store.read_again(run)
         _require_hosts(run)
@@ -255,7 +256,9 @@ def _record(run: Run, wanted: Wanted, target: Target, folder: Path, changes: lis
     except ProblemsError:
         take.discard(target, folder)
         raise
-    _conclude(run, wanted, target, Taken(take.recorded(run, wanted, target, folder)), changes)
+    taken = Taken(take.recorded(run, wanted, target, folder))
+    _conclude(run, wanted, target, taken, changes)
+    return taken.record.name
 
 
 def _wanted(run: Run, arguments: dict[str, Any]) -> list[Wanted]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action 
 
 #: A database grows while it is sent, and what it was before was told a while ago.
 _GROWTH, _LEAST_GROWTH = 1.5, 64 << 20
-#: Name of a user as a host prints it.
-_USER = re.compile(r"[!-~]{1,256}")
 
 
 class ActionModule(HostAction):
@@ -53,7 +50,7 @@ class ActionModule(HostAction):
 
     def _taken(self, folder: Path, most: int) -> tuple[Path, dict[str, Any]]:
         """The file here, and what the host told of it, or why it has none. It goes there whatever happens."""
-        path, reader, found = folder / take.PLAIN, self._reader(), dict[str, Any]()
+        path, reader, found = folder / take.PLAIN, self.login(), dict[str, Any]()
         question = on_hosts.question(self.karmada, self.host_name)
         try:
             found = self.on_host(
@@ -67,18 +64,6 @@ class ActionModule(HostAction):
             if refusal and not (found.get("failed") and _is_of_lock(refusal)):
                 self._tell_left(refusal)
         return path, found
-
-    def _reader(self) -> str:
-        """User of the connection, who fetches the file without any right of root's."""
-        named = self._connection.get_option("remote_user") or self._play_context.remote_user
-        if named:
-            return str(named)
-        # Then the SSH configuration here says who logs in.
-        found = self._low_level_execute_command("id -un", sudoable=False)
-        told = str(found.get("stdout") or "").strip()
-        if found.get("rc") or not _USER.fullmatch(told):
-            raise self._refused("it does not tell as whom SSH logs in there")
-        return told
 
     def _fetch(self, path: Path, size: int, most: int) -> None:
         """Have the file of the host here, for this user only. Raises ProblemsError if it is not the one it told of."""

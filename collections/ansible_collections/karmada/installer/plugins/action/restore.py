@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import STAGES, Restoring
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Done, Restoring, concerned
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -18,14 +20,18 @@ class ActionModule(KarmadaAction):
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
-        "state": {"type": "str", "choices": ["begun", "next", "noted"], "default": "next"},
-        "step": {"type": "str", "choices": ["", *(each.value for each in STAGES)], "default": ""},
+        "state": {"type": "str", "choices": ["begun", "next", "delivered", "forgotten", "noted"], "default": "next"},
+        "step": {"type": "str", "choices": ["", *(each.value for each in OnHosts.tasks)], "default": ""},
         "restores": {"type": "list", "elements": "dict", "default": []},
         "backups": {"type": "list", "elements": "dict", "default": []},
         "name": {"type": "str", "default": ""},
         "confirm": {"type": "str", "default": ""},
         "identity": {"type": "path", "default": ""},
         "foreign_agents": {"type": "list", "elements": "str", "default": []},
+        "backup": {"type": "str", "default": ""},
+        "troubles": {"type": "list", "elements": "str", "default": []},
+        "last": {"type": "bool", "default": True},
+        "snapshot": {"type": "dict", "default": {}},
         "timeout": {"type": "int", "default": 600},
     }
 
@@ -35,26 +41,45 @@ class ActionModule(KarmadaAction):
         if arguments["state"] == "begun":
             begins = restoring.begin()
             return {"changed": begins, "changes": [f"began Restore {run.name}"] if begins else [], "step": ""}
+        if arguments["state"] in ("delivered", "forgotten"):
+            return _delivered(restoring) if arguments["state"] == "delivered" else _forgotten(arguments["snapshot"])
         if arguments["state"] == "noted":
-            if not run.check:
-                restoring.note(Step(arguments["step"]))
-            return {"changed": False, "step": arguments["step"]}
-        if run.check and not (run.stored_state and run.stored_state.restore):
-            return {"changed": False, "step": "", "stages": False}
-        step = restoring.next()
-        if step is None and not run.check:
-            restoring.look_again()
-        if step is None or run.check:
-            # What comes after it depends on what comes of it.
-            changes = [f"changed Restore {step}"] if step else []
-            drift = {"drift": restoring.report.plain} if restoring.report else {}
-            return {"changed": bool(step), "changes": changes, "step": "", "stages": False, **drift}
-        restoring.take(step)
-        result = changed_result(restoring.changes, step=step.value, stages=step in STAGES)
-        result["changed"] = True
-        if restoring.report:
-            result["drift"] = restoring.report.plain
-        return result
+            done = Done(arguments["backup"], arguments["troubles"], arguments["last"])
+            ended = run.check or restoring.end(Step(arguments["step"]), done)
+            return {"changed": False, "step": arguments["step"], "again": not ended}
+        return _next(run, restoring)
+
+
+def _next(run: Run, restoring: Restoring) -> dict[str, Any]:
+    """Take the next step, as far as it is taken from here."""
+    if run.check and not (run.stored_state and run.stored_state.restore):
+        return {"changed": False, "step": "", "tasks": ""}
+    step = restoring.next()
+    if step is None and not run.check:
+        restoring.look_again()
+    if step is None or run.check:
+        # What comes after it depends on what comes of it.
+        changes = [f"changed Restore {step}"] if step else []
+        drift = {"drift": restoring.report.plain} if restoring.report else {}
+        return {"changed": bool(step), "changes": changes, "step": "", "tasks": "", **drift}
+    tasks = restoring.take(step)
+    told = {"components": on_a_host(concerned(step)), "series": restoring.series}
+    result = changed_result(restoring.changes, step=step.value, tasks=tasks, **told)
+    result["changed"] = True
+    if restoring.report:
+        result["drift"] = restoring.report.plain
+    return result
+
+
+def _delivered(restoring: Restoring) -> dict[str, Any]:
+    found = restoring.deliver()
+    return {"changed": False, "snapshot": {"file": str(found.path), "size": found.size, "digest": found.digest}}
+
+
+def _forgotten(snapshot: dict[str, Any]) -> dict[str, Any]:
+    if file := snapshot.get("file"):
+        workplace.remove(Path(file).parent)
+    return {"changed": False}
 
 
 def _asked(arguments: dict[str, Any]) -> Asked:

@@ -114,6 +114,12 @@ def acknowledged(post: Post) -> int:
     return int((answer.get("header") or {}).get("revision") or 0)
 
 
+def count(post: Post, begin: str, end: str) -> int:
+    """Number of keys from one on and before another, both in base64; a linearizable read."""
+    answer = post("/v3/kv/range", {"key": begin, "range_end": end, "count_only": True}, ANSWER_SECONDS)
+    return int(answer.get("count") or 0)
+
+
 def hash_at(post: Post, revision: int = 0) -> Hash:
     """Hash over this member's keys at a revision; 0 means its newest one."""
     answer = post("/v3/maintenance/hashkv", {"revision": str(revision)}, HASH_SECONDS)

@@ -45,7 +45,7 @@ def take(system: System, instance: str, url: str, member_folder: str, reader: st
         path.parent.chmod(0o711)
         _require_room(str(path.parent), size)
         acknowledged = etcd_requests.acknowledged(post)
-        with open(path, "xb", opener=_for_owner) as stream:
+        with open(path, "xb", opener=for_owner) as stream:
             written = etcd_member.snapshot(system, url, member_folder, stream)
             os.fchown(stream.fileno(), *ids)
     except OSError as error:
@@ -77,5 +77,6 @@ def _require_room(folder: str, size: int) -> None:
         )
 
 
-def _for_owner(path: str, flags: int) -> int:
+def for_owner(path: str, flags: int) -> int:
+    """Opener of a new file that only its owner can read, and that is no link."""
     return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -14,7 +14,8 @@ A tree is the output of ``render.units`` on the controller, as JSON:
   ``health`` is ``{url, authority}`` or null; a tcp url means a port that has to be open. A unit that is
   not ``awaited`` is checked but not waited for. If a unit can reload, its ``hash`` has two parts with a hyphen between:
   for settings that need a restart, and for settings that need a reload. ``clients`` names units, if there are any,
-  that can do nothing without this one: when it restarts they are stopped before, and started after it
+  that can do nothing without this one: when it restarts they are stopped before, and started after it. One that is
+  ``stopped`` must not run, also not after a boot; its files are written like those of others
 * ``watched``: ``{name, health}`` of units that are not changed, only reported like the others
 * ``absent``: ``units``, ``folders`` and ``users`` as above, by name or path, to be removed
 * ``held``: see ``held_units``
@@ -83,6 +84,8 @@ def converge(system: System, tree: Tree, check: bool = False, *, restart: bool =
     changes = remove(system, {**tree["absent"], "owner": tree["owner"]}, check)
     changes += _users(system, tree, check)
     changes += _directories(system, tree, check)
+    # Before their files change: what still runs may read some of them again.
+    changes += stop(system, {**tree, "units": _to_stop(tree)}, check)
     changes += _files(system, tree, check)
     changes += _surplus(system, tree, check)
     changes += _units(system, tree, check, restart)
@@ -95,10 +98,11 @@ def outdated(system: System, tree: Tree, started: Iterable[str] = ()) -> list[st
     ``started`` are those started just now: for a moment, the process of such a unit is still systemd's own.
     """
     new = set(started)
-    present = units(system, [unit["name"] for unit in tree["units"]])
+    wanted = _to_run(tree)
+    present = units(system, [unit["name"] for unit in wanted])
     return [
         unit["name"]
-        for unit in tree["units"]
+        for unit in wanted
         if present[unit["name"]].active in _RUNNING
         and unit["name"] not in new
         and present[unit["name"]].started_with != unit["hash"]
@@ -112,13 +116,29 @@ def observed(system: System, tree: Tree) -> dict[str, dict[str, str]]:
     return {
         unit["name"]: {
             "program": system.program_of(present[unit["name"]].process),
-            "reason": (_unhealthy(unit["health"]) if unit.get("health") else "")
-            if present[unit["name"]].active in _RUNNING
-            else present[unit["name"]].detail,
+            "reason": _reason(unit, present[unit["name"]]),
         }
         for unit in looked_at
         if present[unit["name"]].known
     }
+
+
+def _reason(unit: dict[str, Any], present: Unit) -> str:
+    """Reason why a unit is not as it should be; empty if it is."""
+    runs = present.active in _RUNNING
+    if unit.get("stopped"):
+        return "it runs, and must not" if runs else ""
+    if not runs:
+        return present.detail
+    return _unhealthy(unit["health"]) if unit.get("health") else ""
+
+
+def _to_stop(tree: Tree) -> list[dict[str, Any]]:
+    return [unit for unit in tree["units"] if unit.get("stopped")]
+
+
+def _to_run(tree: Tree) -> list[dict[str, Any]]:
+    return [unit for unit in tree["units"] if not unit.get("stopped")]
 
 
 def wait_until_healthy(
@@ -135,7 +155,7 @@ def wait_until_healthy(
     deadline = time.monotonic() + timeout
     chosen = {unit["name"] for unit in tree["units"]} if names is None else set(names)
     waiting = [
-        unit for unit in tree["units"] if unit.get("health") and unit["name"] in chosen and unit.get("awaited", True)
+        unit for unit in _to_run(tree) if unit.get("health") and unit["name"] in chosen and unit.get("awaited", True)
     ]
     began = {name: unit.restarts for name, unit in units(system, [unit["name"] for unit in waiting]).items()}
     while True:
@@ -373,7 +393,7 @@ def _unlink(path: Path) -> None:
 
 
 def _units(system: System, tree: Tree, check: bool, restart: bool) -> list[Change]:
-    wanted = tree["units"]
+    wanted = _to_run(tree)
     names = [unit["name"] for unit in wanted]
     changes = []
     if check and not all(system.path(f"{UNIT_FOLDER}/{name}").exists() for name in names):

@@ -131,6 +131,10 @@ anew:
   description: Whether it has to be begun anew, because of what happened meanwhile.
   returned: with the states stored and recorded
   type: bool
+name:
+  description: Name of the backup that was made.
+  returned: with the state recorded, if one was made
+  type: str
 backups:
   description: >-
     Each EtcdBackup with its C(name), its C(target) and its C(status) as its schema has it; with the state listed also

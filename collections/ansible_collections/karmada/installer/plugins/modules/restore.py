@@ -34,15 +34,50 @@ options:
         restore is under way it does nothing, and refuses another backup than that; nor is one begun again that was
         released.
       - V(next) takes the next step, or none if the goal is reached.
-      - V(noted) puts on record that the step O(step), which the role has taken, has come to its end.
+      - >-
+        V(delivered) fetches the backup and decrypts it into a folder of this run, for
+        M(karmada.installer.restore_on_host); V(forgotten) removes that.
+      - >-
+        V(noted) looks whether the step O(step), whose rest tasks of the role have done, has come to its end, and puts
+        that on record.
     type: str
-    choices: [begun, next, noted]
+    choices: [begun, next, delivered, forgotten, noted]
     default: next
   step:
-    description: A step that consists of the stages of the role control_plane.
+    description: A step whose rest tasks of the role have done.
     type: str
-    choices: ["", StartServers, StartAll]
+    choices:
+      - ""
+      - BackUp
+      - Prepare
+      - StopWriters
+      - StopServers
+      - StopEtcd
+      - StartEtcd
+      - Prove
+      - StartServers
+      - StartAll
+      - BackUpAgain
+      - StopAll
+      - StartFormer
     default: ""
+  backup:
+    description: Name of the backup that these tasks have taken.
+    type: str
+    default: ""
+  troubles:
+    description: What went wrong with it.
+    type: list
+    elements: str
+    default: []
+  last:
+    description: Whether a step that comes to nothing is not to be done again.
+    type: bool
+    default: true
+  snapshot:
+    description: What was delivered.
+    type: dict
+    default: {}
   restores:
     description: The documents of kind EtcdRestore beside the document, as the inventory plugin has read them.
     type: list
@@ -108,10 +143,29 @@ step:
   returned: success
   type: str
   sample: StopWriters
-stages:
-  description: Whether the rest of this step are the stages of the role control_plane.
+tasks:
+  description: >-
+    Tasks of the role that do the rest of this step, V(stages) for those of the role control_plane; empty if there is
+    none.
   returned: with the state next
+  type: str
+components:
+  description: Components that these tasks stop or start.
+  returned: with the state next, if a step was taken
+  type: list
+  elements: str
+series:
+  description: Name of the EtcdBackup.
+  returned: with the state next, if a step was taken
+  type: str
+again:
+  description: Whether the step is to be done again.
+  returned: with the state noted
   type: bool
+snapshot:
+  description: The file, its size in bytes and its SHA-256.
+  returned: with the state delivered
+  type: dict
 changes:
   description: What was changed. In check mode, the step that comes next.
   returned: success

@@ -136,8 +136,13 @@ def receiver_flags(base: str) -> Mapping[str, str]:
 
 def command(etcdutl: str, snapshot: str, member: EtcdMember, new: NewData, folder: str) -> list[str]:
     """Command that makes the data of one member; the checksum of the snapshot is compared by it."""
+    return [etcdutl, "snapshot", "restore", snapshot, f"--data-dir={folder}", *flags(member, new)]
+
+
+def flags(member: EtcdMember, new: NewData) -> list[str]:
+    """Flags of etcdutl by which the data is that of one member, wherever it runs."""
     return [
-        *(etcdutl, "snapshot", "restore", snapshot, f"--name={member.name}", f"--data-dir={folder}"),
+        f"--name={member.name}",
         f"--initial-cluster={','.join(f'{each.name}={each.peer_url}' for each in new.members)}",
         *(f"--initial-advertise-peer-urls={member.peer_url}", f"--initial-cluster-token={new.token}"),
         # Watchers of what was there are told that it is gone, and list anew.

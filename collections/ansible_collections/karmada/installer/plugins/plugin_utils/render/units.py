@@ -169,6 +169,7 @@ def component_tree(
                 "hash": digest,
                 "health": _health(instance, component, where),
                 "awaited": awaited,
+                **({"stopped": True} if component.row in instance.held else {}),
                 **({"clients": [unit_name(instance, each) for each in clients]} if clients else {}),
             }
         ],

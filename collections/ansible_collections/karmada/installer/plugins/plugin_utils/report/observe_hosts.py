@@ -110,6 +110,8 @@ def _component(run: Run, component: Component) -> ComponentStatus:
         f"{host.name}: {unit.reason}" for host in hosts if (unit := _unit(run, host.name, component)) and unit.reason
     ]
     trouble = printable(redacted("; ".join(told)))
+    if component.row in run.instance.held:
+        return ComponentStatus(name=component.name, desired=0, ready=0, trouble=trouble)
     return ComponentStatus(name=component.name, desired=len(hosts), ready=len(ready), trouble=trouble)
 
 

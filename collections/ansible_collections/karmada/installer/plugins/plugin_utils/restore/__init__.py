@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restore of a control plane in pods from a backup: what is done next, what is held, what members would get.
+"""Restore of a control plane from a backup: what is done next, what is held, what members would get.
 
 Imports kube, components, document, pki, render, run, etcd, backup, members.
 
@@ -42,6 +42,14 @@ The new data lies in the next ``gen-<n>`` of each volume, so that going there an
 a token of its own, which is the fence against members that could not be stopped, and a revision above any that a client
 has seen, with all before it compacted, so that watchers are told. No data is deleted: folders that nobody uses are on
 record (``aside``).
+
+Places
+------
+
+Steps, journal and proofs are the same in pods and on plain hosts; ``means`` do what differs. In pods all of it happens
+here. On hosts the begin of a step puts on record what is to be, tasks of the role bring the hosts there, and the end
+looks whether they have come there: what is held is stopped and disabled when a host converges, members and API servers
+are asked by modules beside them, and a snapshot comes by SSH (``module_utils/host_restore.py``).
 
 A snapshot comes into a pod without a shell, ``exec`` and an image of ours (``delivery``): etcd itself receives it, in
 the way in which a leader sends its database to a member that has fallen behind. A pod beside each member, on its node

@@ -1,48 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of a restore of a control plane in pods: each looks, changes what is left to change, and is put on record.
+"""Steps of a restore: each looks, changes what is left to change, and is put on record.
 
-``plan`` says which is the next. Two of them are the stages of the role control_plane, which the caller takes.
+``plan`` says which is the next, and ``means`` do what differs by where components run. The work of some steps is done
+by tasks of the role, between their begin and their end.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from ..api_object import Object
 from ..backup import series as backup_series
-from ..backup import take
-from ..backup.record import Purpose
-from ..backup.verification import COUNTED
+from ..backup import take, workplace
 from ..components.etcd_configuration import folder_of
 from ..components.state import EtcdMemberState, EtcdState, RestoreState
-from ..components.table import ETCD, KARMADA_AGENT, pod_components
-from ..components.types import MEMBER_NAMESPACE
+from ..components.table import ETCD
 from ..document.backups import KIND as BACKUP_KIND
-from ..etcd import access
-from ..etcd import members as etcd_members
-from ..etcd.client import EndpointStatus, EtcdClient, EtcdError
-from ..etcd.health import common_revision
 from ..kube.apply import Change
 from ..kube.errors import ApiError
-from ..kube.objects import Ref
-from ..kube.progress import Progress
-from ..kube.wait import wait_until
-from ..labels import MEMBER_LABEL, NAME_LABEL, OWNER_LABEL
-from ..members import join
 from ..problems import Problem, ProblemsError, Reason
-from ..render import workloads
 from ..run.run import Run
-from . import check, closed, delivery, drift
+from . import agents, check, delivery, drift, new_data, proof
 from .check import Asked, Chosen
+from .in_pods import InPods
+from .means import GOES_ON, LOOK_SECONDS, Means
+from .on_hosts import OnHosts
 from .plan import EVERYTHING, SERVERS, WRITERS, Goal, Seen, Step, is_quarantined, may_begin_anew, next_step, recorded
 
-#: Steps that are the stages of the role control_plane.
-STAGES = (Step.START_SERVERS, Step.START_ALL)
 _STOPS = {
     Step.STOP_WRITERS: WRITERS,
     Step.STOP_SERVERS: SERVERS,
@@ -65,9 +54,36 @@ _TOLD = {
     Step.STOP_ALL: "stopping everything",
     Step.START_FORMER: "starting the members of etcd with the data from before",
 }
-_LOOK_SECONDS = 0.5
-#: What a step that fails says of those before it.
-_GOES_ON = "what was done before stays, and the next run goes on from there"
+
+
+def concerned(step: Step) -> frozenset[str]:
+    """Components that tasks of the role stop or start in a step."""
+    if step in (Step.START_ETCD, Step.START_FORMER):
+        return frozenset({ETCD.name})
+    return _STOPS.get(step, frozenset())
+
+
+@dataclass(frozen=True)
+class Done:
+    """Outcome of the part of a step that tasks of the role have done: the backup that was taken, what went wrong with
+    it, and whether this was the last attempt.
+    """
+
+    backup: str = ""
+    troubles: Sequence[str] = ()
+    last: bool = True
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A snapshot in plain: its file here, the size in bytes, and its SHA-256."""
+
+    path: Path
+    size: int
+    digest: str
+
+
+_DONE = Done()
 
 
 @dataclass
@@ -80,6 +96,11 @@ class Restoring:
     timeout: float
     changes: list[Change] = field(default_factory=list)
     report: drift.Report | None = None
+    _rest: str = ""
+
+    def __post_init__(self) -> None:
+        kind = InPods if self.run.place.in_pods else OnHosts
+        self.means: Means = kind(self.run, self.timeout, self.changes)
 
     # -- what is next ------------------------------------------------------------------------------------------------
 
@@ -90,6 +111,7 @@ class Restoring:
         """
         run, stored = self.run, self.run.stored_state
         take.refuse(run)
+        check.refuse_place(run)
         if stored and stored.restore and not may_begin_anew(stored.restore, stored.etcd.generation):
             check.require_same(run, self.asked, stored.restore)
             return False
@@ -105,7 +127,7 @@ class Restoring:
         run.say(f"restoring {chosen.record.name}. What is lost: {'; '.join(told)}")
         if run.check:
             return True
-        with run.writing("begin a restore"):
+        with self.means.writing("begin a restore"):
             if (take.generation(run.state), run.state.restore) != before:
                 what, remedy = "another run has changed etcd, or restores it, since this one looked", "run it again"
                 problem = Problem(what, run.place.where, remedy, reason=Reason.LOCKED)
@@ -132,22 +154,58 @@ class Restoring:
             raise ProblemsError(replace(found, where=self.run.place.where))
         return found
 
-    def take(self, step: Step) -> None:
-        """Take a step, and put it on record unless the caller does the rest of it. Raises ProblemsError, NotReady."""
-        done = recorded(self._seen(), step)
+    def take(self, step: Step) -> str:
+        """Take a step, and put it on record. Raises ProblemsError, NotReady.
+
+        Returns the tasks that do the rest of it, if there are any: then ``end`` is to follow.
+        """
+        self._rest = self.means.tasks.get(step, "")
         if step in _TOLD:
             self.run.say(_TOLD[step])
         if step in _STOPS:
             self._stop(_STOPS[step], step)
-        else:
-            self._acts()[step]()
-        if step not in STAGES:
-            self.note(step, done)
+        elif step in (acts := self._acts()):
+            acts[step]()
+        if not self._rest:
+            self.end(step)
+        return self._rest
+
+    def end(self, step: Step, done: Done = _DONE) -> bool:
+        """See to it that a step has come to its end, and put that on record; returns False if it is to be done again.
+
+        Raises ProblemsError.
+        """
+        if step in _STOPS:
+            self.means.wait_until_stopped(_STOPS[step])
+        elif step is Step.PROVE:
+            if not self._prove(last=done.last):
+                return False
+        elif step in (ends := self._ends(done)):
+            ends[step]()
+        self.note(step, recorded(self._seen(), step))
+        return True
+
+    def deliver(self) -> Delivered:
+        """The snapshot in plain, in a folder of this run, for those that make the new data of it. Raises ProblemsError.
+
+        Whoever has used it removes the folder.
+        """
+        self._require_keys()
+        folder = workplace.made()
+        try:
+            found = delivery.decrypted(self._chosen(), self.asked.keys, folder)
+            return Delivered(found.path, found.path.stat().st_size, found.digest)
+        except OSError as error:
+            workplace.remove(folder)
+            raise workplace.unusable(error) from None
+        except BaseException:
+            workplace.remove(folder)
+            raise
 
     def note(self, step: Step, done: str = "") -> None:
         """Put on record that a step has come to its end."""
         last = step in (Step.COMPARE, Step.RELEASED, Step.UNDONE)
-        with self.run.writing(f"restore: {step}"):
+        with self.means.writing(f"restore: {step}"):
             journal = self.run.state.journal
             if last:
                 # Until a person decides, nothing of it is unfinished.
@@ -165,18 +223,24 @@ class Restoring:
             Step.SWITCH_BACK: self._switch_back,
             Step.START_ETCD: self._start_etcd,
             Step.START_FORMER: self._start_etcd,
-            Step.PROVE: self._prove,
             Step.START_SERVERS: self._start_servers,
             Step.PROVE_CLOSED: self._prove_closed,
             Step.COMPARE: self._compare,
             Step.OPEN: self._open,
             Step.OPEN_AGAIN: lambda: self._save(held=(), closed=False),
-            Step.START_ALL: self._write_authorities,
-            Step.WAKE_AGENTS: self._wake_agents,
+            Step.START_ALL: self.means.write_authorities,
+            Step.WAKE_AGENTS: lambda: agents.wake(self.run, self.changes),
             Step.BACK_UP_AGAIN: self._back_up_again,
             Step.TURN_BACK: self._turn_back,
             Step.RELEASED: lambda: self._put_aside(self._restore.former),
             Step.UNDONE: lambda: self._put_aside(EtcdState("", self._restore.generation)),
+        }
+
+    def _ends(self, done: Done) -> dict[Step, Callable[[], None]]:
+        return {
+            Step.BACK_UP: lambda: self._backed_up(done),
+            Step.PREPARE: self.means.prepared,
+            Step.BACK_UP_AGAIN: lambda: self._backed_up_again(done),
         }
 
     # -- what is there -----------------------------------------------------------------------------------------------
@@ -187,16 +251,13 @@ class Restoring:
             raise AssertionError("there is no restore on record")
         return self.run.state.restore
 
-    def _seen(self) -> Seen:
-        return Seen(self._restore, self.run.state.etcd.generation, frozenset(map(_component, self._pods(EVERYTHING))))
+    @property
+    def series(self) -> str:
+        """Name of the EtcdBackup of the restore under way."""
+        return self._restore.series
 
-    def _pods(self, components: frozenset[str]) -> list[Object]:
-        """Pods of these components that have not come to their end, those that are stopping included."""
-        return [
-            each
-            for each in self.run.place.pods()
-            if _component(each) in components and (each.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-        ]
+    def _seen(self) -> Seen:
+        return Seen(self._restore, self.run.state.etcd.generation, self.means.running(EVERYTHING))
 
     def _record(self, chosen: Chosen, live: check.Live) -> RestoreState:
         run, record = self.run, chosen.record
@@ -215,9 +276,9 @@ class Restoring:
             started=run.now.isoformat(timespec="seconds"),
             token=secrets.token_hex(16),
             generation=max(used) + 1,
-            bump=check.bump(run.now - record.start),
+            bump=new_data.bump(run.now - record.start),
             former=former,
-            members=check.members(run.state),
+            members=new_data.members(run.state),
             held=given_up.held if given_up else (),
             closed=given_up.closed if given_up else False,
             replaced=tuple(sorted(replaced)),
@@ -226,7 +287,7 @@ class Restoring:
         )
 
     def _save(self, **fields: Any) -> None:
-        with self.run.writing("note how far the restore is"):
+        with self.means.writing("note how far the restore is"):
             self.run.save(replace(self.run.state, restore=replace(self._restore, **fields)))
         self.run.go_on_with(self.run.state)
 
@@ -241,47 +302,43 @@ class Restoring:
         """Back up what is there; where etcd cannot be asked, its data stays beside the new, and that is all."""
         chosen = self._chosen()
         try:
-            taken = take.backup(self.run, chosen.series, chosen.target, Purpose.REQUESTED)
+            name = self.means.back_up(chosen.series, chosen.target)
         except ProblemsError as error:
             if any(each.reason is not Reason.ETCD_UNHEALTHY for each in error.problems):
                 raise
-            what = (
-                "what is there could not be backed up, because no member of etcd answers; its data stays in the volumes"
-            )
+            what = "what is there could not be backed up, because no member of etcd answers; its data stays where it is"
             self.run.tell(Problem.warning(what, Reason.CHECK_SKIPPED, self.run.place.where))
+            self._rest = ""
             return
-        self._save(before=taken.record.name)
+        if name:
+            self._save(before=name)
+
+    def _backed_up(self, done: Done) -> None:
+        if done.troubles:
+            what, remedy = "; ".join(done.troubles), "mend that, and run it again"
+            problem = Problem(what, self.run.place.where, remedy, reason=Reason.BACKUP_TARGET_UNUSABLE)
+            raise ProblemsError(problem, "nothing was stopped")
+        if done.backup:
+            self._save(before=done.backup)
 
     def _prepare(self) -> None:
+        self._require_keys()
+        self.means.prepare(self._chosen(), self.asked.keys)
+
+    def _require_keys(self) -> None:
         if not self.asked.keys:
             remedy = "name the file with a private key of a recipient: -e restore_identity=FILE"
             what = "the backup is encrypted, and no private key is here"
             raise ProblemsError(Problem(what, "restore_identity", remedy, reason=Reason.RESTORE_IMPOSSIBLE))
-        delivery.prepare(self.run, self._chosen(), self.asked.keys, self.timeout)
-        self.run.go_on_with(self.run.state)
 
     # -- stopping ----------------------------------------------------------------------------------------------------
 
     def _stop(self, components: frozenset[str], step: Step) -> None:
-        """Hold these, and wait until none of their pods is left."""
-        run = self.run
-        # Those of a run that was killed when it had prepared all.
-        delivery.forget(run)
+        """Hold these, and have them stop."""
+        # What makes new data, of a run that was killed when it had prepared all.
+        self.means.forget()
         self._save(held=tuple(sorted({*self._restore.held, *components})))
-        wanted = [each.name for each in pod_components(run.spec, pushed=()) if each.name in components]
-        self._apply(f"restore: {step}", wanted)
-        began, progress = time.monotonic(), Progress(run.say, time.monotonic(), self.timeout)
-        while left := [each["metadata"]["name"] for each in self._pods(components)]:
-            if time.monotonic() - began > self.timeout:
-                what = f"still there: {', '.join(left)} (after {self.timeout:.0f} s)"
-                remedy = "see why they do not stop; if their node is lost, delete them by force; then run it again"
-                raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.NOT_READY_IN_TIME), _GOES_ON)
-            progress.tell(f"{len(left)} pods are stopping", time.monotonic())
-            time.sleep(_LOOK_SECONDS)
-
-    def _apply(self, step: str, components: list[str]) -> None:
-        made = self.run.apply_to_host_cluster(step, lambda: self.run.workloads(components))
-        self.changes += [each for each in made if each.action != "unchanged"]
+        self.means.stop(components, step)
 
     # -- the data ----------------------------------------------------------------------------------------------------
 
@@ -301,81 +358,38 @@ class Restoring:
         self._switch_to(self._restore.former, Step.SWITCH_BACK)
 
     def _switch_to(self, etcd: EtcdState, step: Step) -> None:
-        with self.run.writing("have the members of etcd start with other data"):
+        with self.means.writing("have the members of etcd start with other data"):
             restore = replace(self._restore, step=step)
             self.run.save(replace(self.run.state, etcd=etcd, restore=restore))
         self.run.go_on_with(self.run.state)
-        # Their configuration is there before their pods are.
-        self._apply("configure the members of etcd", [ETCD.name])
+        # Their configuration is there before they are.
+        self.means.configure_etcd()
 
     def _start_etcd(self) -> None:
-        run = self.run
         self._save(held=tuple(each for each in self._restore.held if each != ETCD.name))
-        self._apply("start the members of etcd together", [ETCD.name])
-        wait_until(run.host_cluster, [run.workload(ETCD.name)], timeout=self.timeout, progress=run.say)
-        etcd_members.note(run)
-        run.go_on_with(run.state)
-        # One that has its vote names nobody but itself, should its data ever be gone. No pod is replaced for that.
-        self._apply("configure the members of etcd", [ETCD.name])
+        self.means.start_etcd()
 
-    def _prove(self) -> None:
-        """Members are one new cluster with the content of the backup. Raises ProblemsError if anything differs."""
+    def _prove(self, *, last: bool) -> bool:
+        """Prove that members are one new cluster with the content of the backup.
+
+        Raises ProblemsError if anything differs, or returns False if they are to be asked again before.
+        """
         restore = self._restore
         began = time.monotonic()
-        while wrong := self._wrong_with_etcd(access.connect(self.run)):
-            if time.monotonic() - began > self.timeout:
+        while wrong := proof.wrong_with_etcd(self.means, restore):
+            if not self.means.asks_again and not last:
+                return False
+            if not self.means.asks_again or time.monotonic() - began > self.timeout:
                 remedy = "see the logs of its members; karmada.installer.restore_undo takes it back"
                 ill = [Problem(each, "etcd", remedy, reason=Reason.ETCD_UNHEALTHY) for each in wrong]
-                raise ProblemsError(ill, _GOES_ON)
-            time.sleep(_LOOK_SECONDS)
+                raise ProblemsError(ill, GOES_ON)
+            time.sleep(LOOK_SECONDS)
         self.run.say(f"etcd: {len(restore.members)} members have the content of {restore.backup}")
-
-    def _wrong_with_etcd(self, client: EtcdClient) -> list[str]:
-        restore, statuses = self._restore, client.status()
-        ill = [f"{each.url}: {each.message}" for each in statuses if not each.healthy]
-        if ill or (ill := self._wrong_cluster(statuses)):
-            return ill
-        if len(statuses) != len(restore.members) or any(each.revision < restore.bump for each in statuses):
-            return [f"{len(statuses)} of {len(restore.members)} members have the data of the backup"]
-        try:
-            return self._wrong_content(client, statuses)
-        except EtcdError as error:
-            return [str(error)]
-
-    def _wrong_cluster(self, statuses: Iterable[EndpointStatus]) -> list[str]:
-        ids = {each.cluster_id for each in statuses}
-        if len(ids) == 1 and not ids & set(self._restore.replaced):
-            return []
-        return [f"its members are of the cluster {', '.join(sorted(ids))}, which is not a new one"]
-
-    def _wrong_content(self, client: EtcdClient, statuses: list[EndpointStatus]) -> list[str]:
-        revision = common_revision(statuses)
-        hashes = [client.at(each.url).hash_at(revision) for each in statuses]
-        if len({each.compacted for each in hashes}) != 1:
-            # Each discards old revisions when it comes to it, and a hash covers what is left.
-            return [f"its members have not discarded the same revisions yet, before revision {revision}"]
-        if len({each.value for each in hashes}) != 1:
-            return [f"the content of its members differs at revision {revision}"]
-        counts = {kind: client.count_below(prefix) for kind, prefix in COUNTED.items()}
-        return [
-            f"it has {counts[kind]} {kind}, and the backup has {number}"
-            for kind, number in self._restore.counts.items()
-            if kind in counts and counts[kind] != number
-        ]
+        return True
 
     def _start_servers(self) -> None:
         self._save(held=tuple(sorted(WRITERS)))
-        self._write_authorities()
-
-    def _write_authorities(self) -> None:
-        """Write whose certificates API servers accept, before those start that read it: agents' too, or not."""
-        run = self.run
-        components = pod_components(run.spec, pushed=())
-        made = run.apply_to_host_cluster(
-            "restore: client authorities",
-            lambda: workloads.file_set_secrets(run.instance, run.layout, run.material, components),
-        )
-        self.changes += [each for each in made if each.action != "unchanged"]
+        self.means.write_authorities()
 
     # -- quarantine, and its end ---------------------------------------------------------------------------------------
 
@@ -385,18 +399,18 @@ class Restoring:
         remedy = "take it back with karmada.installer.restore_undo, and report it: agents could work by the backup"
         while True:
             try:
-                accepting = closed.accepting_agents(run)
+                accepting = self.means.accepting_agents()
                 break
             except ApiError as error:
-                if time.monotonic() - began > self.timeout:
+                if not self.means.asks_again or time.monotonic() - began > self.timeout:
                     what = f"it could not be asked whether it refuses agents: {error}"
                     remedy = "mend that, and run it again"
                     problem = Problem(what, run.place.where, remedy, reason=Reason.NOT_READY_IN_TIME)
-                    raise ProblemsError(problem, _GOES_ON) from None
-                time.sleep(_LOOK_SECONDS)
+                    raise ProblemsError(problem, GOES_ON) from None
+                time.sleep(LOOK_SECONDS)
         if accepting:
             what = f"certificates of agents are accepted by {', '.join(accepting)}"
-            raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.QUARANTINE_OPEN), _GOES_ON)
+            raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.QUARANTINE_OPEN), GOES_ON)
 
     def _compare(self) -> None:
         run = self.run
@@ -408,9 +422,9 @@ class Restoring:
 
     def _open(self) -> None:
         """Hold nothing any more, which cannot be taken back. Raises ProblemsError if etcd is not what was compared."""
-        statuses = access.connect(self.run).status()
+        statuses = self.means.statuses()
         well = [each for each in statuses if each.healthy]
-        wrong = self._wrong_cluster(well) if well else []
+        wrong = proof.wrong_cluster(self._restore, well) if well else []
         if len(well) * 2 <= len(self._restore.members):
             wrong = [f"{each.url}: {each.message}" for each in statuses if not each.healthy]
         if wrong:
@@ -427,49 +441,34 @@ class Restoring:
             if name not in series:
                 what = f"there is no {BACKUP_KIND} {name} any more"
                 raise ProblemsError(Problem(what, run.place.where, "", reason=Reason.DOCUMENT_NOT_FOUND))
-            taken = take.backup(run, series[name], backup_series.opened(run, series[name]), Purpose.REQUESTED)
+            taken = self.means.back_up(series[name], backup_series.opened(run, series[name]))
         except ProblemsError as error:
-            remedy = f"back it up: karmada.installer.backup -e backup_now={name}"
-            what = f"there is no backup of it since it was restored: {error.problems[0].what}"
-            run.tell(replace(Problem.warning(what, Reason.CHECK_SKIPPED, run.place.where), remedy=remedy))
+            self._tell_no_backup(error.problems[0].what)
+            self._rest = ""
             return
-        run.say(f"{taken.record.name} is the first backup since the restore")
+        if taken:
+            run.say(f"{taken} is the first backup since the restore")
 
-    def _wake_agents(self) -> None:
-        """Have the agents of ours begin anew: they were locked out, and wait longer after each attempt."""
+    def _backed_up_again(self, done: Done) -> None:
+        if done.troubles:
+            self._tell_no_backup("; ".join(done.troubles))
+        elif done.backup:
+            self.run.say(f"{done.backup} is the first backup since the restore")
+
+    def _tell_no_backup(self, why: str) -> None:
         run = self.run
-        for entry in run.spec.members:
-            if entry.name not in run.state.members or not entry.pulls or entry.agent_hosts:
-                continue
-            try:
-                with join.connected(run, entry) as member:
-                    self._delete_agents(member, entry.name)
-            except (ApiError, ProblemsError) as error:
-                what = f"its agent could not be restarted, and may take minutes to log in again: {error}"
-                run.tell(Problem.warning(what, Reason.MEMBER_UNREACHABLE, f"member {entry.name}"))
-
-    def _delete_agents(self, member: Any, name: str) -> None:
-        # Another control plane may have an agent there, too.
-        labels = {NAME_LABEL: KARMADA_AGENT.name, OWNER_LABEL: self.run.state.owner, MEMBER_LABEL: name}
-        selector = ",".join(f"{key}={value}" for key, value in labels.items())
-        for pod in member.list("v1", "Pod", MEMBER_NAMESPACE, labels=selector):
-            name = pod["metadata"]["name"]
-            self.run.require_lock()
-            if member.delete("v1", "Pod", name, MEMBER_NAMESPACE, uid=pod["metadata"]["uid"]):
-                self.changes.append(Change(Ref("v1", "Pod", name, MEMBER_NAMESPACE), "deleted", None))
+        remedy = f"back it up: karmada.installer.backup -e backup_now={self._restore.series}"
+        what = f"there is no backup of it since it was restored: {why}"
+        run.tell(replace(Problem.warning(what, Reason.CHECK_SKIPPED, run.place.where), remedy=remedy))
 
     def _turn_back(self) -> None:
         self._save(undoing=True)
-        delivery.forget(self.run)
+        self.means.forget()
 
     def _put_aside(self, etcd: EtcdState) -> None:
         """Note the folders of data that nobody uses any more."""
-        delivery.forget(self.run)
+        self.means.forget()
         folders = {folder_of(etcd.generation, each) for each in etcd.members} or {folder_of(etcd.generation)}
         aside = tuple(sorted({*self._restore.aside, *folders}))
         self._save(aside=aside)
-        self.run.say(f"data that nobody uses stays in the volumes of etcd: {', '.join(aside)}")
-
-
-def _component(pod: Object) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(NAME_LABEL, ""))
+        self.run.say(f"data that nobody uses stays beside that of etcd: {', '.join(aside)}")

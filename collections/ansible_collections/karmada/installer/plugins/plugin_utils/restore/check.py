@@ -9,7 +9,6 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 from ..backup import series as backup_series
@@ -17,25 +16,20 @@ from ..backup import verify, workplace
 from ..backup.due import in_words
 from ..backup.record import KEYS, Record
 from ..backup.targets import Target
-from ..components.state import RELEASED, RestoreState, State
+from ..components.state import RELEASED, RestoreState
 from ..document import manifest, restores
 from ..document.backups import KIND as BACKUP_KIND
 from ..document.backups import Wanted
 from ..document.restores import WantedRestore
-from ..etcd import access, raft_snapshot
+from ..etcd import access
 from ..etcd.client import EndpointStatus
 from ..kube.errors import ApiError
-from ..kube.objects import quantity
 from ..members.registration import CLUSTER_API
 from ..pki import x509
 from ..problems import Problem, ProblemsError, Reason
-from ..render import cluster_layout, etcd_restore
 from ..run.run import Run
+from . import check_in_pods, check_on_hosts
 
-#: Least that is added to the revision, and what is added for each second since the backup: more than etcd can do.
-LEAST_BUMP, BUMP_PER_SECOND = 10**9, 50_000
-#: Room for the new data beside the old, in sizes of the snapshot: the database, its log, and some growth.
-_COPIES = 1.5
 _EXAMPLE = """\
 apiVersion: installer.karmada.io/v1alpha1
 kind: EtcdRestore
@@ -160,9 +154,18 @@ def _wanted(run: Run, asked: Asked) -> WantedRestore:
     return only
 
 
+def refuse_place(run: Run) -> None:
+    """Raise ProblemsError if this cannot restore what runs as this control plane does."""
+    if run.place.etcd_apart:
+        what = "its etcd is on plain hosts, and the rest of it in pods: nothing can restore that yet"
+        remedy = "restore its backup into etcd by hand, with etcdutl, or run all of it in pods or on hosts"
+        raise ProblemsError(_problem(what, run.place.where, remedy), "nothing was stopped, and nothing was changed")
+
+
 def look(run: Run) -> Live:
     """See what answers of the control plane that is there."""
-    statuses = [each for each in access.connect(run).status() if each.cause is None]
+    found = access.connect(run).status() if run.place.in_pods else check_on_hosts.statuses(run)
+    statuses = [each for each in found if each.cause is None]
     try:
         with_modes = {
             each["metadata"]["name"]: str(each["spec"].get("syncMode", ""))
@@ -175,10 +178,10 @@ def look(run: Run) -> Live:
 
 def refuse(run: Run, chosen: Chosen, live: Live, asked: Asked) -> None:
     """Raise ProblemsError with all reasons why this backup cannot be restored here, damage of it included."""
+    place = check_in_pods if run.place.in_pods else check_on_hosts
     problems = [
-        *_storage(run),
-        *_claims(run, chosen.record, live),
-        *_pods(run),
+        *_etcd(run),
+        *place.problems(run, chosen.record, max((each.db_size for each in live.statuses), default=0)),
         *_versions(run, chosen),
         *_authorities(run, chosen),
         *_foreign_agents(run, chosen.record, live, asked.foreign_agents),
@@ -197,56 +200,9 @@ def refuse(run: Run, chosen: Chosen, live: Live, asked: Asked) -> None:
         raise ProblemsError(problems, "nothing was stopped, and nothing was changed")
 
 
-def _storage(run: Run) -> Iterator[Problem]:
-    if run.state.etcd.storage == "emptyDir":
-        what = "members of etcd keep their data in their pods (emptyDir), and it would go with them"
-        remedy = "install a control plane with volumes, and restore it there"
-        yield _problem(what, "spec.components.etcd.local.volumeData", remedy)
+def _etcd(run: Run) -> Iterator[Problem]:
     if not run.state.etcd.bootstrapped or not run.state.etcd.members:
         yield _problem("its etcd has never worked", run.place.where, "run karmada.installer.install first")
-
-
-def _claims(run: Run, record: Record, live: Live) -> Iterator[Problem]:
-    """Claims that are not bound, or too small for another copy beside the data that etcd still writes to."""
-    needed = int(record.files["snapshot.age"].plain_size * _COPIES)
-    there = max((each.db_size for each in live.statuses), default=0)
-    found = {
-        each["metadata"]["name"]: each for each in run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace)
-    }
-    for member in members(run.state):
-        claim = found.get(f"data-{member}")
-        status = (claim or {}).get("status") or {}
-        place = f"PersistentVolumeClaim {run.namespace}/data-{member}"
-        if status.get("phase") != "Bound":
-            what = "it is not there" if claim is None else f"it is {status.get('phase', 'Pending')} and has no volume"
-            remedy = f"have member {member} get a volume: the controller of its StatefulSet makes the claim"
-            yield _problem(what, place, remedy)
-            continue
-        has = quantity((status.get("capacity") or {}).get("storage")) or 0
-        if run.state.etcd.storage == "volumeClaim" and has < needed + there:
-            what = (
-                f"it has {int(has) >> 20} MiB, and {needed >> 20} MiB are needed beside the data that is there"
-                f" ({there >> 20} MiB)"
-            )
-            yield _problem(what, place, "enlarge the claim")
-
-
-def _pods(run: Run) -> Iterator[Problem]:
-    """Problem with the pods that make the new data, which nothing else of a control plane is like: a dry run tells."""
-    for name in members(run.state)[:1]:
-        member = cluster_layout.etcd_pod(run.instance, name)
-        new = etcd_restore.NewData("trial", run.state.etcd.generation + 1, LEAST_BUMP, [member])
-        try:
-            run.host_cluster.apply(etcd_restore.pod(run.instance, member, new, raft_snapshot.FILE, ""), dry_run=True)
-        except ApiError as error:
-            what = f"a pod that makes new data of etcd beside the old is not admitted: {error}"
-            remedy = "have the account of this run create and patch pods there, and let policies and quotas admit it"
-            yield _problem(what, f"namespace {run.namespace} of the host cluster", remedy)
-
-
-def members(state: State) -> tuple[str, ...]:
-    """Names of the members that get the data: those on record, but one that is only to come."""
-    return tuple(each.name for each in state.etcd.members if not each.coming)
 
 
 def _versions(run: Run, chosen: Chosen) -> Iterator[Problem]:
@@ -307,11 +263,6 @@ def _same_keys(run: Run, chosen: Chosen, keys: Sequence[Any]) -> None:
     if wrong:
         remedy = "use a backup that was taken since it was replaced"
         raise ProblemsError([_problem(f"{name} was another one", chosen.where, remedy) for name in wrong])
-
-
-def bump(age: timedelta) -> int:
-    """Number that takes the revision above any that a client has seen; needs no record of that one."""
-    return max(LEAST_BUMP, int(age.total_seconds()) * BUMP_PER_SECOND)
 
 
 def loss(run: Run, chosen: Chosen, live: Live) -> list[str]:

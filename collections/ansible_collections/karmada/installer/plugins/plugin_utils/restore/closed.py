@@ -8,6 +8,7 @@ nobody takes a configuration for the proof: every API server is asked by itself.
 from __future__ import annotations
 
 from ..components.table import CLIENT_SIGNING_CA, KARMADA_APISERVER, KARMADA_CA
+from ..components.types import KeyPair
 from ..kube.errors import ApiError
 from ..kube.kubeconfig import from_parts
 from ..kube.port_forward import cluster_behind
@@ -18,19 +19,24 @@ from ..run.snapshot import STEP_LIFETIME
 #: Who asks. It has no rights, so that an API server which knows it answers 200 or 403.
 _WHO = "system:karmada:installer-quarantine"
 #: Answer to a certificate that no known authority has signed.
-_UNAUTHENTICATED = 401
+UNAUTHENTICATED = 401
 #: Answer to one that it knows, and that may do nothing.
-_FORBIDDEN = 403
-_PATH = "/version"
+FORBIDDEN = 403
+PATH = "/version"
+
+
+def asker(run: Run) -> KeyPair:
+    """Certificate like those of agents, of the moment."""
+    wanted = x509.Certificate(_WHO, CLIENT_SIGNING_CA, _WHO, client=True)
+    return x509.issue(wanted, run.state.authorities[CLIENT_SIGNING_CA], "ECDSA-P256", run.now, STEP_LIFETIME)
 
 
 def accepting_agents(run: Run) -> list[str]:
     """Pods of API servers that accept the certificate of an agent. Raises ApiError if one cannot be asked."""
     authorities, instance = run.state.authorities, run.instance
-    wanted = x509.Certificate(_WHO, CLIENT_SIGNING_CA, _WHO, client=True)
-    asker = x509.issue(wanted, authorities[CLIENT_SIGNING_CA], "ECDSA-P256", run.now, STEP_LIFETIME)
+    shown = asker(run)
     port = KARMADA_APISERVER.listens(run.spec)["https"]
-    parts = (authorities[KARMADA_CA].certificate, asker.certificate, asker.key)
+    parts = (authorities[KARMADA_CA].certificate, shown.certificate, shown.key)
     ca_pem, cert_pem, key_pem = (part.decode() for part in parts)
     url = f"https://{instance.service_host(KARMADA_APISERVER.name)}:{port}"
     access = from_parts(url, ca_pem=ca_pem, cert_pem=cert_pem, key_pem=key_pem)
@@ -41,12 +47,12 @@ def accepting_agents(run: Run) -> list[str]:
         name = pod["metadata"]["name"]
         server = cluster_behind(run.host_cluster, run.namespace, name, port, access, f"the API server {name}")
         try:
-            server.get_raw(_PATH, retry_seconds=0)
+            server.get_raw(PATH, retry_seconds=0)
             found.append(name)
         except ApiError as error:
-            if error.status == _FORBIDDEN:
+            if error.status == FORBIDDEN:
                 found.append(name)
-            elif error.status != _UNAUTHENTICATED:
+            elif error.status != UNAUTHENTICATED:
                 raise
         finally:
             server.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def prepare(run: Run, chosen: Chosen, keys: Sequence[Any], timeout: float) -> No
         _begin_anew(run)
     try:
         with workplace.opened() as folder:
-            _made(run, _decrypted(chosen, keys, folder), timeout)
+            _made(run, decrypted(chosen, keys, folder).path, timeout)
     except OSError as error:
         raise workplace.unusable(error) from None
     with run.writing("note that the data of every member is prepared"):
@@ -61,13 +61,20 @@ def prepare(run: Run, chosen: Chosen, keys: Sequence[Any], timeout: float) -> No
     forget(run)
 
 
-def _decrypted(chosen: Chosen, keys: Sequence[Any], folder: Path) -> Path:
+@dataclass(frozen=True)
+class Decrypted:
+    """A snapshot in plain, with its SHA-256."""
+
+    path: Path
+    digest: str
+
+
+def decrypted(chosen: Chosen, keys: Sequence[Any], folder: Path) -> Decrypted:
     """The snapshot in plain, checked once more, in the folder of this step."""
     stored = chosen.record.files[SNAPSHOT]
     workplace.require_room(folder, stored.size + stored.plain_size)
     snapshot = verify.decrypted(chosen.target, chosen.record, SNAPSHOT, keys, folder, chosen.where)
-    verification.check(snapshot, chosen.where)
-    return snapshot
+    return Decrypted(snapshot, verification.check(snapshot, chosen.where))
 
 
 def forget(run: Run) -> None:

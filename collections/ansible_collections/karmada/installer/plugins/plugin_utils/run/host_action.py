@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
@@ -20,11 +21,20 @@ from .host_view import HostView
 from .run import Run
 
 #: Modules that change a host and check its lock; the tasks that run them show how far a host has come.
-CHANGING_MODULES = ("_host_tree", "_host_program_files", "_etcd_room", "_etcd_change", "_etcd_snapshot")
+CHANGING_MODULES = (
+    "_host_tree",
+    "_host_program_files",
+    "_etcd_room",
+    "_etcd_change",
+    "_etcd_snapshot",
+    "_host_restore",
+)
 #: Modules that wait for what they change: for units, and for a package manager.
 _LASTING_MODULES = (*CHANGING_MODULES, "ansible.builtin.package")
 #: States of ``_host_state`` that renew the lock.
 _RENEWING_STATES = ("locked", "kept", "written")
+#: Name of a user as a host prints it.
+_USER = re.compile(r"[!-~]{1,256}")
 #: Seconds without a step on a host after which its lock is renewed.
 RENEW_SECONDS = host_lock.LOCK_SILENCE / 5
 
@@ -144,6 +154,19 @@ class HostAction(StepAction):
         if renews and not checks and not found.get("failed"):
             self.note(renewed=host_lock.clock())
         return found
+
+    def login(self) -> str:
+        """User of the connection, who brings and fetches files without any right of root's. Raises ProblemsError."""
+        named = self._connection.get_option("remote_user") or self._play_context.remote_user
+        if named:
+            return str(named)
+        # Then the SSH configuration here says who logs in.
+        found = self._low_level_execute_command("id -un", sudoable=False)
+        told = str(found.get("stdout") or "").strip()
+        if found.get("rc") or not _USER.fullmatch(told):
+            what, remedy = "it does not tell as whom SSH logs in there", "look after this host, and run again"
+            raise ProblemsError(Problem(what, f"host {self.host_name}", remedy, reason=Reason.HOST_STEP_FAILED))
+        return told
 
     def tell_unused(self, found: Mapping[str, Any], refusal: str, consequence: str) -> None:
         """Name this host in the report because its answer is not used; ``found`` and ``refusal`` as of ``refusal_of``.

@@ -86,6 +86,7 @@ _KNOWN_MEMBERS = _fields(
     cluster_id=_ID,
     members=_list(_fields(id=_ID, name=_TEXT, peer_urls=_URLS, client_urls=_URLS, learner={"type": "boolean"}), 32),
 )
+_HASH = _fields(revision=_NUMBER, value={"type": "integer", "minimum": 0, "maximum": 2**32 - 1}, compacted=_NUMBER)
 #: Answer of a member of etcd in the form of ``etcd_member.look`` and ``etcd_member.hash_at``. Numbers of 64 bits are
 #: texts there, as etcd has them.
 _ETCD = {
@@ -105,9 +106,7 @@ _ETCD = {
             dbSizeQuota=_DECIMAL,
         ),
         "known": _KNOWN_MEMBERS,
-        "hash": _fields(
-            revision=_NUMBER, value={"type": "integer", "minimum": 0, "maximum": 2**32 - 1}, compacted=_NUMBER
-        ),
+        "hash": _HASH,
     },
 }
 _YES = {"type": "boolean"}
@@ -168,6 +167,15 @@ _FORMS: Mapping[str, crd.Schema] = {
     "_etcd_snapshot": _fields(changed=_YES, size=_NUMBER, acknowledged=_NUMBER),
     "_etcd_change": _fields(
         "known", "added", "later", changed={"type": "boolean"}, known=_KNOWN_MEMBERS, added=_ID, later=_TEXT
+    ),
+    "_host_restore": _fields(
+        *("running", "there", "status", "hash", "counts"),
+        changed=_YES,
+        running=_list(_TEXT, 256),
+        there=_YES,
+        status={"type": "integer", "minimum": 0, "maximum": 999},
+        hash=_HASH,
+        counts=_map(_NUMBER, 64),
     ),
     "_host_log": _fields(changed=_YES, lines=_map(_LINES, 65536)),
     "_host_reach": _fields(changed=_YES, unreached=_map(_FAULT, 65536)),

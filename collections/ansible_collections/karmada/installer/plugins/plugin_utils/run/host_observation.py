@@ -167,6 +167,10 @@ class HostObservation:
     member_log: Mapping[str, str] = field(default_factory=dict)
     #: answer of its member of etcd, in the form of ``etcd_member.look``; ``etcd_member``
     etcd: Mapping[str, Any] = field(default_factory=dict)
+    #: what a restore has to know of it: rows of the table that run (``running``), whether the folder of the new data is
+    #: ``there``, how its API server answers an agent (``status``), ``hash`` and ``counts`` of its member, and the
+    #: generation that was ``made`` there; ``restore_on_host``
+    restore: Mapping[str, Any] = field(default_factory=dict)
     #: reason why a host of members is skipped; any action on hosts, ``place``
     trouble: Trouble | None = None
     #: task in which the host was lost; any action on hosts
@@ -214,6 +218,7 @@ class Notes(TypedDict, total=False):
     units: Mapping[str, UnitStatus]
     member_log: Mapping[str, str]
     etcd: Mapping[str, Any]
+    restore: Mapping[str, Any]
     trouble: Trouble | None
     lost: Lost | None
     done: str

@@ -14,8 +14,9 @@ from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 
 from ..artifacts import programs
 from ..artifacts.programs import ARCHITECTURES, Program
+from ..artifacts.tools import ETCDUTL
 from ..components.image_pins import Held
-from ..components.table import ON_HOSTS
+from ..components.table import ETCD, ON_HOSTS
 from ..components.types import Component
 from ..problems import Problem, ProblemsError, Reason
 from ..render import units
@@ -45,13 +46,21 @@ def missing(run: Run, hosts: Iterable[str] | None = None) -> dict[str, dict[str,
         architecture = ARCHITECTURES.get(observed.facts.architecture, observed.facts.architecture)
         lacking = {
             path: component
-            for component in run.on_host(name).components(ON_HOSTS)
+            for component in [*run.on_host(name).components(ON_HOSTS), *_tools(run, name)]
             if (path := units.program(run.instance, component)) not in observed.programs
         }
         if lacking:
             # Several components may run one program.
             found[name] = {architecture: list(lacking.values())}
     return found
+
+
+def _tools(run: Run, host: str) -> list[Component]:
+    """Programs beside those of components that a run is about to start on a host."""
+    restore = run.state.restore if run.operation == "restore" else None
+    if restore is None or restore.prepared or not run.on_host(host).components([ETCD.name]):
+        return []
+    return [ETCDUTL]
 
 
 def problems(run: Run, hosts: Iterable[str]) -> list[Problem]:

@@ -36,8 +36,9 @@ OF_ACTIONS = {
     **dict.fromkeys(("reach_from_host", "reach_targets"), PREFLIGHT),
     **dict.fromkeys(("certificates", "differences", "endpoint", "etcd_prefix"), INSTALLING),
     **dict.fromkeys(
-        ("etcd_change", "etcd_members", "etcd_rollout", "etcd_maintenance", "etcd_room_on_host", "restore"), INSTALLING
+        ("etcd_change", "etcd_members", "etcd_rollout", "etcd_maintenance", "etcd_room_on_host"), INSTALLING
     ),
+    **dict.fromkeys(("restore", "restore_on_host"), INSTALLING),
     **dict.fromkeys(("host_components", "host_load_balancer", "host_programs", "programs", "workloads"), INSTALLING),
     **dict.fromkeys(("admin_kubeconfig", "control_plane"), WAITING),
     **dict.fromkeys(("member_join", "member_leave", "member_log", "scheduler_estimators"), INSTALL_CRD),

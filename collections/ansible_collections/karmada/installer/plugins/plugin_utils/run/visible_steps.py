@@ -16,7 +16,16 @@ STEPS = frozenset(
         *("admin_kubeconfig", "backup", "break_glass", "certificates", "control_plane", "differences", "endpoint"),
         *("etcd_change", "etcd_maintenance", "etcd_members", "etcd_prefix", "etcd_rollout", "etcd_room_on_host"),
         *("host_components", "host_load_balancer", "host_programs", "member_join", "member_leave"),
-        *("member_scheduling", "preflight", "programs", "restore", "scheduler_estimators", "uninstall", "workloads"),
+        *(
+            "member_scheduling",
+            "preflight",
+            "programs",
+            "restore",
+            "restore_on_host",
+            "scheduler_estimators",
+            "uninstall",
+            "workloads",
+        ),
     }
 )
 #: Actions, or stages of one, that read, note or pass on what others need. They are shown when they fail.
@@ -26,6 +35,7 @@ PLUMBING = frozenset(
         *("reach_targets", "report", "require_document", "ssh_files"),
         *("member_leave confirm", "uninstall confirm", "host_components compared"),
         *("backup begun", "etcd_snapshot"),
+        *("restore delivered", "restore forgotten", "restore noted", "restore_on_host seen", "restore_on_host counted"),
         *("etcd_maintenance decided", "etcd_maintenance concluded"),
         "etcd_members next_restart",
     }

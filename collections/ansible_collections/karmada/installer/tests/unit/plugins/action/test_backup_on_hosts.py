@@ -375,6 +375,7 @@ def test_a_backup_is_made_of_it_and_handed_on_to_the_hosts(runs: Runs, tmp_path:
     found, run = recorded(runs, tmp_path, given)
     (made,) = (tmp_path / "backups" / "prod").iterdir()
     assert (found["changed"], found["changes"]) == (True, [f"created Backup {made.name}"])
+    assert found["name"] == made.name
     assert sorted(each.name for each in made.iterdir()) == ["keys.age", "manifest.json", "snapshot.age"]
     text = (made / "manifest.json").read_bytes()
     told = record.opened(text, "here", {record.signer_of(run.state.backup_key)})

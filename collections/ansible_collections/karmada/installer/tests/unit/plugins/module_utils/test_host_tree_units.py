@@ -249,6 +249,28 @@ def test_nothing_of_a_reload_is_left_with_a_unit_that_goes(host: Host) -> None:
     assert list(host.path(host_system.RUN_FOLDER).iterdir()) == []
 
 
+# -- what must not run -----------------------------------------------------------------------------------------------
+
+
+def test_a_unit_that_must_not_run_is_stopped_and_does_not_start_with_its_host(host: Host) -> None:
+    host_tree.converge(host, tree("aaa", config="a"))
+    held = tree("bbb", config="b")
+    held["units"][0]["stopped"] = True
+    assert host_tree.observed(host, held)[UNIT]["reason"] == "it runs, and must not"
+    told = [f"stop {UNIT}", f"change {FOLDER}/config", f"change /etc/systemd/system/{UNIT}"]
+    assert said(host_tree.converge(host, held, check=True)) == told
+    assert UNIT in host.running
+    assert said(host_tree.converge(host, held)) == told
+    assert (UNIT in host.running, UNIT in host.enabled) == (False, False)
+    assert host_tree.converge(host, held) == []
+    host_tree.wait_until_healthy(host, held, timeout=0)
+    assert host_tree.outdated(host, held) == []
+    assert host_tree.observed(host, held)[UNIT]["reason"] == ""
+    released = said(host_tree.converge(host, tree("bbb", config="b")))
+    assert released == [f"enable {UNIT}", f"start {UNIT}"]
+    assert host.running[UNIT] == "bbb"
+
+
 # -- what is to be there no more -------------------------------------------------------------------------------------
 
 

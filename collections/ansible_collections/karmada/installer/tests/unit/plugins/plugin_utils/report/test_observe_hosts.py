@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     ETCD,
     KARMADA_APISERVER,
@@ -25,7 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.report im
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, deployment, remembered, seen
-from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, authorities
+from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, TOKEN, authorities
 
 NAMES = ("cp1", "cp2", "cp3")
 HOSTS = [
@@ -66,6 +67,24 @@ def step(runs: Runs) -> Run:
 
 def report(runs: Runs) -> Observation:
     return observe_hosts.observe_hosts(step(runs))
+
+
+def test_what_a_restore_holds_is_not_missed_but_told_if_it_runs(runs: Runs) -> None:
+    etcd = EtcdState(TOKEN, storage="directory", bootstrapped=True)
+    name = "prod-20261125t020000z-1f3a9c"
+    held = RestoreState("back", "nightly", name, "", "0d6c", 2, 10**9, etcd, held=("karmada-scheduler",))
+    document = deployment(hosts=HOSTS)
+    known = remembered(document=document, hosts={each["name"]: each for each in HOSTS}, restore=held)
+    runs.see(**{key: {"stored": Stored(5).after(known).plain} for key in NAMES})
+    run = step(runs)
+    (unit,) = [
+        each for each in run.on_host("cp1").tree([KARMADA_SCHEDULER.name])["units"] if "scheduler" in each["name"]
+    ]
+    assert unit["stopped"] is True
+    components = {each.name: each for each in report(runs).components}
+    scheduler = components["karmada-scheduler"]
+    assert (scheduler.desired, scheduler.ready) == (0, 0)
+    assert components["karmada-apiserver"].desired == 3
 
 
 def put(runs: Runs, host: str, component: Component, **told: str) -> str:

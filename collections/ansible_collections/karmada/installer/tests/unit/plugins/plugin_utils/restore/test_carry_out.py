@@ -39,8 +39,16 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.labels import MEMBER_LABEL, NAME_LABEL, OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_restore, workloads
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import carry_out, check, closed, delivery, drift
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import STAGES, Restoring
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
+    agents,
+    carry_out,
+    check,
+    closed,
+    delivery,
+    drift,
+    in_pods,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked, Chosen, Live
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import WRITERS, Goal, Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import store
@@ -209,12 +217,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(check, "refuse", lambda *_: None)
     monkeypatch.setattr(check, "loss", lambda *_: ["everything since"])
     monkeypatch.setattr(take, "backup", lambda *_: take.Taken(replace_name(record)))
-    monkeypatch.setattr(delivery, "_decrypted", lambda *_: None)
+    monkeypatch.setattr(delivery, "decrypted", lambda *_: SimpleNamespace(path=None))
     monkeypatch.setattr(delivery, "_of_member", made(found))
     monkeypatch.setattr(closed, "accepting_agents", lambda _run: found.accepting_agents())
-    monkeypatch.setattr(carry_out, "wait_until", lambda *_, **__: None)
-    monkeypatch.setattr(carry_out.access, "connect", lambda run: Client(found, run))
-    monkeypatch.setattr(carry_out.etcd_members, "note", noted)
+    monkeypatch.setattr(in_pods, "wait_until", lambda *_, **__: None)
+    monkeypatch.setattr(in_pods.access, "connect", lambda run: Client(found, run))
+    monkeypatch.setattr(in_pods.etcd_members, "note", noted)
     monkeypatch.setattr(drift, "look", lambda _run: drift.Report([]))
     install(found)
     assert found.content() == {"before"}
@@ -276,11 +284,10 @@ def take_steps(world: World, goal: Goal, killed_after: int | None = None, confir
         if goal is Goal.QUARANTINE:
             restoring.begin()
         while step := restoring.next():
-            restoring.take(step)
-            if step in STAGES:
+            if restoring.take(step):
                 others = [each.name for each in pod_components(run.spec) if each.name != "etcd"]
                 run.apply_to_host_cluster("stages", lambda: run.workloads(others))  # noqa: B023 - used at once
-                restoring.note(step)
+                restoring.end(step)
     except Killed:
         pass
     finally:
@@ -467,7 +474,7 @@ def test_a_former_etcd_that_does_not_start_again_does_not_keep_another_restore_a
 ) -> None:
     take_steps(world, Goal.QUARANTINE)
     with monkeypatch.context() as broken:
-        broken.setattr(carry_out, "wait_until", never)
+        broken.setattr(in_pods, "wait_until", never)
         with pytest.raises(ProblemsError, match="two of its disks are gone"):
             take_steps(world, Goal.UNDO)
     assert stored(world).undoing
@@ -561,7 +568,7 @@ def test_agents_of_ours_begin_anew_and_no_others(world: World, monkeypatch: pyte
         yield member
 
     told: list[Problem] = []
-    monkeypatch.setattr(carry_out.join, "connected", connected)
+    monkeypatch.setattr(agents.join, "connected", connected)
     monkeypatch.setattr(Run, "tell", lambda _self, problem: told.append(problem))
     journal = RestoreState("back", "nightly", BACKUP, "", "0d6c", 2, 10**9, FORMER, step=Step.START_ALL)
     joined = {name: {"mode": "Pull"} for name in ("m1", "silent")}

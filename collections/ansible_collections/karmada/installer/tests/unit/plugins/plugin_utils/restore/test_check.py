@@ -34,7 +34,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, new_data
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked, Chosen, Live
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
@@ -277,8 +277,8 @@ def test_the_loss_is_told() -> None:
 
 
 def test_the_revision_is_above_any_that_a_client_has_seen() -> None:
-    assert check.bump(timedelta(hours=1)) == 10**9
-    assert check.bump(timedelta(days=1)) == 86_400 * 50_000
+    assert new_data.bump(timedelta(hours=1)) == 10**9
+    assert new_data.bump(timedelta(days=1)) == 86_400 * 50_000
 
 
 def written(name: str = "back", series: str = "nightly", **fields: Any) -> dict[str, Any]:

@@ -127,6 +127,17 @@ ANSWERS: dict[str, tuple[Object, Object]] = {
         {"targets": [TARGET]},
         {"changed": False, "unreached": {"m1": {"fault": "refused", "detail": ""}}},
     ),
+    "_host_restore": (
+        {"state": "seen"},
+        {
+            "changed": False,
+            "running": ["karmada-prod-etcd.service"],
+            "there": False,
+            "status": 401,
+            "hash": {"revision": 9, "value": 7, "compacted": 1},
+            "counts": {"works": 3},
+        },
+    ),
     "_etcd_snapshot": ({"state": "taken"}, {"changed": False, "size": 8224, "acknowledged": 70}),
     "_etcd_change": (
         {"state": "added"},

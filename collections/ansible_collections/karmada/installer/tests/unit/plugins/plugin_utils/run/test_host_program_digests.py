@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 from ansible_collections.karmada.installer.plugins.action import host_programs as host_programs_action
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.programs import Program
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.tools import ETCDUTL
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.image_pins import Held
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     wanted_components,
 )
@@ -20,12 +23,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import (
+    HOSTS,
     Object,
     Runs,
     deployment,
     remembered,
     seen,
 )
+from ansible_collections.karmada.installer.tests.unit.support.samples import TOKEN
 
 # -- what a host is to be ------------------------------------------------------------------------------------
 
@@ -45,6 +50,32 @@ def test_what_hosts_lack_is_told_by_the_names_that_releases_have_for_architectur
         for host, each in found.items()
     }
     assert named == {"cp2": {"amd64": ["karmada-webhook"]}, "etcd1": {"arm64": ["etcd"]}}
+
+
+def test_a_restore_brings_what_makes_data_to_hosts_with_etcd_until_that_is_made(runs: Runs) -> None:
+    etcd = EtcdState(TOKEN, storage="directory", bootstrapped=True)
+    name, members = "prod-20261125t020000z-1f3a9c", ("cp1", "etcd1", "etcd2")
+    under_way = RestoreState("back", "nightly", name, "", "0d6c", 2, 10**9, etcd, members=members)
+    for operation, prepared, hosts in (
+        ("restore", (), members),
+        ("restore", members, ()),
+        ("release", (), ()),
+        ("install", (), ()),
+    ):
+        restore = replace(under_way, prepared=prepared)
+        runs.see_all(seen(Stored().after(remembered(etcd=etcd, restore=restore), on_hosts=False)))
+        run = runs.step()
+        run.operation = operation
+        there = {units.program(run.instance, component): "" for component in wanted_components(run.spec)}
+        runs.see(**{host["name"]: {"programs": there} for host in HOSTS})
+        run = runs.step()
+        run.operation = operation
+        found = {
+            host: [component.name for each in lacking.values() for component in each]
+            for host, lacking in host_programs.missing(run).items()
+        }
+        assert found == {key: ["etcdutl"] for key in hosts}
+        assert units.program(run.instance, ETCDUTL).endswith("/etcdutl")
 
 
 # -- what programs came out of -------------------------------------------------------------------------------

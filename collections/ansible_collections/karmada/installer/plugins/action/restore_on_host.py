@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plain host in a restore. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.module_utils import host_snapshot
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.tools import ETCDUTL
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts as etcd_on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_restore, units
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+
+SEEN, MADE, COUNTED = "seen", "made", "counted"
+
+
+class ActionModule(HostAction):
+    """Look at a host, make the new data of its member of etcd, or ask that for its content."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "state": {"type": "str", "choices": [SEEN, MADE, COUNTED], "default": SEEN},
+        "snapshot": {"type": "dict", "default": {}},
+    }
+
+    def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Take the step, if it concerns this host. What cannot be asked does not answer, which is told later."""
+        if self.karmada.stored_state is None or (self.seen.refusal and arguments["state"] == SEEN):
+            return {"changed": False}
+        if arguments["state"] == SEEN:
+            return self._seen()
+        if self.host_name not in on_hosts.new_data.members(self.karmada.state) and arguments["state"] == COUNTED:
+            return {"changed": False}
+        restore = on_hosts.restore_of(self.karmada)
+        if self.host_name not in restore.members:
+            return {"changed": False}
+        return self._made(arguments["snapshot"]) if arguments["state"] == MADE else self._counted()
+
+    def _seen(self) -> dict[str, Any]:
+        run, instance = self.karmada, self.karmada.instance
+        rows = {units.unit_name(instance, each): each.row for each in self.view.components(EVERYTHING)}
+        restore = run.state.restore
+        new = on_hosts.folder(run, self.host_name) if restore and self.host_name in restore.members else ""
+        found = self.on_host(
+            "_host_restore", state=SEEN, units=list(rows), folder=new, **on_hosts.question(run, self.host_name)
+        )
+        if found.get("failed"):
+            return found
+        told = {key: found[key] for key in ("there", "status") if key in found}
+        self.note(restore={**told, "running": sorted({rows[each] for each in found["running"] if each in rows})})
+        return {"changed": False}
+
+    def _counted(self) -> dict[str, Any]:
+        run, asked = self.karmada, etcd_on_hosts.question(self.karmada, self.host_name)
+        found, refusal = refusal_of(
+            lambda: self.on_host(
+                "_host_restore",
+                state=COUNTED,
+                url=asked["url"],
+                certificates=asked["folder"],
+                revision=on_hosts.common(run),
+                prefixes=on_hosts.PREFIXES,
+            )
+        )
+        # One that does not tell is no proof, which is told with all others.
+        told = {} if refusal else {key: found[key] for key in ("hash", "counts") if key in found}
+        self.note(restore={**self.seen.restore, "hash": None, "counts": None, **told})
+        return {"changed": False}
+
+    def _made(self, snapshot: dict[str, Any]) -> dict[str, Any]:
+        """Bring the snapshot, and have the data made of it."""
+        if self._task.check_mode:
+            return {"changed": False}
+        run, folder = self.karmada, on_hosts.folder(self.karmada, self.host_name)
+        file, size = Path(snapshot["file"]), int(snapshot["size"])
+        found = self.on_host(
+            "_host_restore",
+            state="expected",
+            reader=self.login(),
+            size=size,
+            room=on_hosts.room(size),
+            folder=folder,
+        )
+        if found.get("failed"):
+            return found
+        try:
+            run.say(f"etcd: sending {size >> 20} MiB to {self.host_name}")
+            # It is there already, empty, and for this user alone.
+            self._connection.put_file(str(file), host_snapshot.path_of(run.name))
+            member, new = on_hosts.member(run, self.host_name), on_hosts.new_data_of(run)
+            found = self.on_host(
+                "_host_restore",
+                state="made",
+                user=units.user_name(run.instance, ETCD),
+                digest=snapshot["digest"],
+                program=units.program(run.instance, ETCDUTL),
+                folder=folder,
+                flags=etcd_restore.flags(member, new),
+            )
+        except BaseException:
+            self._absent()
+            raise
+        if found.get("failed"):
+            self._absent()
+            return found
+        self.note(restore={**self.seen.restore, "made": new.generation})
+        return {"changed": True, "changes": [f"created {folder}"]}
+
+    def _absent(self) -> None:
+        """Delete the snapshot, which is not encrypted; where that fails, the next run does it."""
+        _none, refusal = refusal_of(lambda: self.on_host("_host_restore", state="absent"))
+        if refusal:
+            path, why = host_snapshot.path_of(self.karmada.name), refusal.removeprefix(f"{self.host_name}: ")
+            what = f"{path} may lie there until the next run that changes this host, and is not encrypted: {why}"
+            self.karmada.tell(Problem.warning(what, Reason.HOST_STEP_FAILED, f"host {self.host_name}"))

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""New data of the member of etcd on this host, made beside the old out of a snapshot that Ansible's connection brings.
+
+Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
+
+The snapshot is not encrypted. It comes into the folder in which snapshots lie that are fetched (``host_snapshot``), is
+for the user that brings it, then for etcd's, and goes at the end. What a run has left that was killed goes when the
+next one locks this host. The data is made by etcd's user, with the host's own etcdutl, and no folder of data is ever
+deleted or written again.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.module_utils import (
+    etcd_member,
+    etcd_requests,
+    etcd_snapshot,
+    host_snapshot,
+)
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System, units
+
+#: What is left beside the new data and the snapshot, where etcd has its data: two files of its log have 64 MiB each.
+RESERVE = 256 << 20
+#: A restore copies the file once; a large one is read within a minute.
+PROGRAM_SECONDS = 1800
+#: Answer to a certificate that no known authority has signed, and the silence that is none.
+SILENT = 0
+_ASK_SECONDS = 10
+_RUNNING = ("active", "activating", "reloading", "deactivating")
+_SAID = 1000
+
+
+def look(system: System, names: Sequence[str], folder: str) -> dict[str, Any]:
+    """Look which of these units run or are stopping, and whether there is a folder, which may be half of one."""
+    found = units(system, names)
+    running = [name for name in names if found[name].active in _RUNNING or found[name].in_transition]
+    return {"running": running, "there": bool(folder) and system.path(folder).exists()}
+
+
+def expect(system: System, instance: str, reader: str, size: int, folder: str, room: int) -> None:
+    """Make an empty file for the user that brings a snapshot of this size. ``room`` is what its data is to need.
+
+    Raises HostError if there is no room for both, or the folder of the data is there already.
+    """
+    ids = system.user_ids(reader)
+    if ids is None:
+        raise HostError(f"there is no user {reader} to bring the snapshot")
+    if system.path(folder).exists():
+        raise HostError(f"{folder} is there already; nothing of it is used or changed")
+    host_snapshot.remove(system, instance)
+    path = system.path(host_snapshot.path_of(instance))
+    try:
+        path.parent.mkdir(mode=0o711, exist_ok=True)
+        path.parent.chmod(0o711)
+        _require_room({path.parent: size, _existing(system.path(folder)): room + RESERVE})
+        with open(path, "xb", opener=host_snapshot.for_owner) as stream:
+            os.fchown(stream.fileno(), *ids)
+    except OSError as error:
+        host_snapshot.remove(system, instance)
+        raise HostError(f"{host_snapshot.path_of(instance)} cannot be written: {error.strerror or error}") from error
+    except HostError:
+        host_snapshot.remove(system, instance)
+        raise
+
+
+def make(
+    system: System, instance: str, user: str, digest: str, program: str, folder: str, flags: Sequence[str]
+) -> None:
+    """Have etcd's user make the data, by etcdutl with these flags, of the snapshot that has come with this SHA-256.
+
+    Raises HostError, and leaves no snapshot in any case.
+    """
+    ids = system.user_ids(user)
+    if ids is None:
+        raise HostError(f"there is no user {user}, to whom the data of etcd should belong")
+    path = system.path(host_snapshot.path_of(instance))
+    try:
+        _take_over(path, ids, digest)
+        if system.path(folder).exists():
+            raise HostError(f"{folder} is there already; nothing of it is used or changed")
+        data = system.path(folder)
+        command = [str(system.path(program)), "snapshot", "restore", str(path), f"--data-dir={data}", *flags]
+        _run(program, command, ids)
+        if not etcd_member.has_data(system, folder):
+            raise HostError(f"{program} has made no data in {folder}")
+    finally:
+        host_snapshot.remove(system, instance)
+
+
+def _take_over(path: Path, ids: Sequence[int], digest: str) -> None:
+    """Make the file etcd's, if it is the one that was sent. Whoever has brought it can write it no more."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise HostError(f"the snapshot has not come: {error.strerror or error}") from error
+    with os.fdopen(descriptor, "rb") as stream:
+        os.fchown(stream.fileno(), 0, 0)
+        os.fchmod(stream.fileno(), 0o600)
+        try:
+            found = etcd_snapshot.check(stream)
+        except etcd_snapshot.SnapshotError as error:
+            raise HostError(f"the snapshot that has come is damaged: {error}") from error
+        if found != digest:
+            raise HostError("the snapshot that has come is another one than was sent")
+        os.fchown(stream.fileno(), *ids)
+
+
+def _run(program: str, command: Sequence[str], ids: Sequence[int]) -> None:
+    own = [os.geteuid(), os.getegid()]
+    as_etcd: dict[str, Any] = {} if list(ids) == own else {"user": ids[0], "group": ids[1], "extra_groups": []}
+    try:
+        # Nobody else may read the data, whatever the umask of this session is.
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PROGRAM_SECONDS,
+            cwd="/",
+            env={"LC_ALL": "C"},
+            umask=0o077,
+            **as_etcd,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise HostError(f"{program} cannot be run: {error}") from error
+    if done.returncode:
+        raise HostError(f"{program} failed: {(done.stderr or done.stdout).strip()[-_SAID:]}")
+
+
+def _existing(path: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
+def _require_room(needed: Mapping[Path, int]) -> None:
+    """Raise HostError unless there is room; what lies on one file system is added up."""
+    on: dict[int, int] = {}
+    for folder, size in needed.items():
+        device = folder.stat().st_dev
+        on[device] = on.get(device, 0) + size
+    for folder in needed:
+        found = os.statvfs(folder)
+        free, sum_of = found.f_bavail * found.f_frsize, on[folder.stat().st_dev]
+        if free < sum_of:
+            raise HostError(f"{folder} has {free >> 20} MiB free, and {sum_of >> 20} MiB are needed; free space there")
+
+
+def content(post: etcd_requests.Post, revision: int, prefixes: Mapping[str, str]) -> dict[str, Any]:
+    """Hash of the member at a revision, and numbers of keys below prefixes (base64 of begin and end, by kind)."""
+    answer = etcd_member.hash_at(post, revision)
+    try:
+        counts = {kind: etcd_requests.count(post, *each.split(" ")) for kind, each in prefixes.items()}
+    except etcd_member.MemberError:
+        return answer
+    return {**answer, "counts": counts}
+
+
+def ask(url: str, authority: str, certificate: str, key: str) -> int:
+    """Status with which the API server of this host answers who shows this certificate; 0 if it does not answer."""
+    context = ssl.create_default_context(cadata=authority)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (("tls.crt", certificate), ("tls.key", key)):
+            with open(Path(folder) / name, "x", opener=host_snapshot.for_owner) as stream:
+                stream.write(text)
+        context.load_cert_chain(Path(folder) / "tls.crt", Path(folder) / "tls.key")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    try:
+        with opener.open(url, timeout=_ASK_SECONDS) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return int(error.code)
+    except (OSError, ValueError):
+        return SILENT

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A restore on a plain host: what runs there, and the new data of its member of etcd."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: _host_restore
+short_description: "Inner step on a host: look at it in a restore, and make the new data of its member of etcd"
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Makes the data of the member of etcd on this host out of a snapshot, beside the data that it has, and tells what a
+    restore has to know of this host. Refused unless O(holder) has the lock of this host.
+options:
+  name:
+    description: Name of the control plane.
+    type: str
+    required: true
+  holder:
+    description: Who has the lock.
+    type: str
+    required: true
+  state:
+    description:
+      - >-
+        V(seen) tells which of O(units) run, whether O(folder) is there, and how the API server at O(url) answers who
+        shows O(certificate).
+      - V(expected) makes an empty file for the snapshot, which O(reader) alone can write, if there is room.
+      - V(made) has O(user) make the data in O(folder) out of the snapshot, and deletes that.
+      - V(absent) deletes the snapshot.
+      - V(counted) tells the hash over the keys of the member at O(revision), and how many there are below prefixes.
+    type: str
+    choices: [seen, expected, made, absent, counted]
+    required: true
+  units:
+    description: Names of units.
+    type: list
+    elements: str
+    default: []
+  folder:
+    description: The folder of the new data.
+    type: str
+    default: ""
+  reader:
+    description: The user that brings the snapshot.
+    type: str
+    default: root
+  size:
+    description: Size of the snapshot in bytes.
+    type: int
+    default: 0
+  room:
+    description: Bytes that the new data needs.
+    type: int
+    default: 0
+  user:
+    description: The user of the member.
+    type: str
+    default: ""
+  digest:
+    description: SHA-256 of the snapshot.
+    type: str
+    default: ""
+  program:
+    description: Path of etcdutl.
+    type: str
+    default: ""
+  flags:
+    description: Flags of etcdutl.
+    type: list
+    elements: str
+    default: []
+  url:
+    description: The URL of the API server, or the client URL of the member.
+    type: str
+    default: ""
+  authority:
+    description: The certificate of the authority of the API server.
+    type: str
+    default: ""
+  certificate:
+    description: A client certificate.
+    type: str
+    default: ""
+  key:
+    description: Its private key.
+    type: str
+    default: ""
+  certificates:
+    description: The folder with ca.crt, tls.crt and tls.key of the member.
+    type: str
+    default: ""
+  revision:
+    description: A revision of etcd.
+    type: int
+    default: 0
+  prefixes:
+    description: Kind → first key and the key after the last one, in base64, with a space between.
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is made.
+  diff_mode:
+    support: none
+  platform:
+    support: full
+    platforms: posix
+    description: Linux with systemd.
+extends_documentation_fragment:
+  - ansible.builtin.action_common_attributes
+"""
+
+EXAMPLES = r"""
+- name: See what runs
+  karmada.installer._host_restore:
+    name: prod
+    holder: me
+    state: seen
+    units: [karmada-prod-etcd.service]
+    folder: /var/lib/karmada/prod/etcd/gen-2
+  become: true
+"""
+
+RETURN = r"""
+running:
+  description: Units that run, or are stopping.
+  returned: with V(seen)
+  type: list
+  elements: str
+there:
+  description: Whether the folder is there.
+  returned: with V(seen)
+  type: bool
+status:
+  description: The HTTP status that the API server answered; 0 if it did not answer.
+  returned: with V(seen) and O(url)
+  type: int
+hash:
+  description: The hash over the keys.
+  returned: with V(counted), if the member can tell
+  type: dict
+counts:
+  description: Kind → number of keys.
+  returned: with V(counted), if the member can tell
+  type: dict
+holder:
+  description: Who has the lock.
+  returned: when it is another one
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.karmada.installer.plugins.module_utils import (
+    etcd_member,
+    host_lock,
+    host_restore,
+    host_snapshot,
+)
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+
+
+def main() -> None:
+    """Run on the host."""
+    text = {"type": "str", "default": ""}
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "holder": {"type": "str", "required": True},
+            "state": {
+                "type": "str",
+                "required": True,
+                "choices": ["seen", "expected", "made", "absent", "counted"],
+            },
+            "units": {"type": "list", "elements": "str", "default": []},
+            "folder": text,
+            "reader": {"type": "str", "default": "root"},
+            "size": {"type": "int", "default": 0},
+            "room": {"type": "int", "default": 0},
+            "user": text,
+            "digest": text,
+            "program": text,
+            "flags": {"type": "list", "elements": "str", "default": []},
+            "url": text,
+            "authority": text,
+            "certificate": text,
+            "key": {**text, "no_log": True},
+            "certificates": text,
+            "revision": {"type": "int", "default": 0},
+            "prefixes": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = _perform(System(), module.params, module.check_mode)
+    except host_lock.LockedError as error:
+        module.fail_json(msg=str(error), holder=error.holder)
+    except HostError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=wanted_change(module.params["state"], module.check_mode), **result)
+
+
+def wanted_change(state: str, check: bool) -> bool:
+    """Return whether a state that was reached is a change of the host that stays."""
+    return state == "made" and not check
+
+
+def _perform(system: System, wanted: dict, check: bool) -> dict:
+    if check:
+        return _looked(system, wanted) if wanted["state"] == "seen" else {}
+    with host_lock.working(system, wanted["name"], wanted["holder"]):
+        return _done(system, wanted)
+
+
+def _done(system: System, wanted: dict) -> dict:
+    name, state, folder = wanted["name"], wanted["state"], wanted["folder"]
+    if state == "seen":
+        return _looked(system, wanted)
+    if state == "counted":
+        post = etcd_member.poster(system, wanted["url"], wanted["certificates"])
+        return host_restore.content(post, wanted["revision"], wanted["prefixes"])
+    if state == "expected":
+        host_restore.expect(system, name, wanted["reader"], wanted["size"], folder, wanted["room"])
+    elif state == "made":
+        host_restore.make(system, name, wanted["user"], wanted["digest"], wanted["program"], folder, wanted["flags"])
+    else:
+        host_snapshot.remove(system, name)
+    return {}
+
+
+def _looked(system: System, wanted: dict) -> dict:
+    found = host_restore.look(system, wanted["units"], wanted["folder"])
+    if wanted["url"]:
+        asked = (wanted["url"], wanted["authority"], wanted["certificate"], wanted["key"])
+        found["status"] = host_restore.ask(*asked)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: restore_on_host
+short_description: "Inner step: look at a plain host in a restore, or make the new data of its member of etcd"
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Does on a host what M(karmada.installer.restore) has decided: brings a decrypted snapshot as a file that one user
+    can read, has etcd's user make the data of the member out of it with the host's own C(etcdutl), beside the data that
+    etcd has, and deletes the snapshot. No folder of data is deleted or written again.
+  - >-
+    The host is locked by M(karmada.installer.host_observe).
+extends_documentation_fragment:
+  - karmada.installer.host_attributes
+options:
+  state:
+    description:
+      - >-
+        V(seen) notes which components run, whether the folder of the new data is there, and, where API servers are to
+        refuse agents, how the one of this host answers a certificate like those of agents.
+      - V(made) makes the data out of O(snapshot).
+      - V(counted) notes the hash over the keys of the member, and how many there are of each kind.
+    type: str
+    choices: [seen, made, counted]
+    default: seen
+  snapshot:
+    description: The file here, its size and its SHA-256, as M(karmada.installer.restore) has delivered it.
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    description: Looks, and makes nothing.
+  diff_mode:
+    support: none
+seealso:
+  - module: karmada.installer.restore
+"""
+
+EXAMPLES = r"""
+- name: See what runs
+  karmada.installer.restore_on_host:
+    state: seen
+  become: true
+"""
+
+RETURN = r"""
+changes:
+  description: The folder that was made.
+  returned: success
+  type: list
+  elements: str
+"""

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reasons why members of etcd on plain hosts cannot take new data beside the old. Reads only what hosts have told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..backup.record import SNAPSHOT, Record
+from ..components import hosts as component_hosts
+from ..etcd import on_hosts as etcd_on_hosts
+from ..etcd.client import EndpointStatus
+from ..problems import Problem, Reason
+from ..render import units
+from ..run.run import Run
+from .new_data import COPIES, members
+
+
+def problems(run: Run, record: Record, there: int) -> Iterator[Problem]:
+    """Reasons. What is there already, ``there``, needs no room on a disk that tells how much is free."""
+    del there
+    yield from _hosts(run)
+    yield from _members(run)
+    yield from _room(run, record)
+
+
+def _hosts(run: Run) -> Iterator[Problem]:
+    """Hosts that cannot be looked at: something that nobody has stopped may run there."""
+    for name, host in run.hosts.items():
+        if not host.is_of_members and (problem := run.place.trouble_of(name)):
+            yield problem
+
+
+def _members(run: Run) -> Iterator[Problem]:
+    """Members that are to come or to go, which a restore would do on the way."""
+    wanted = {host.name for host in component_hosts.hosts_of(run.spec, component_hosts.ETCD_ROLE)}
+    if set(members(run.state)) != wanted:
+        what = (
+            f"its members of etcd are {', '.join(members(run.state))}, and by the document {', '.join(sorted(wanted))}"
+        )
+        yield _problem(what, "spec.hosts", "name the hosts that have members now; change them after the restore")
+    if run.leaving:
+        what = f"{', '.join(run.leaving)} left the document, and may run something of it still"
+        yield _problem(what, "spec.hosts", "run karmada.installer.install first, or name them again")
+
+
+def _room(run: Run, record: Record) -> Iterator[Problem]:
+    size = record.files[SNAPSHOT].plain_size
+    # It lies there, too, until the data is made of it.
+    needed = int(size * (COPIES + 1))
+    for name in members(run.state):
+        facts = run.observed[name].facts if name in run.observed else None
+        free = facts.free.get(units.DATA) if facts else None
+        if free is not None and free < needed:
+            what = (
+                f"{free >> 20} MiB are free below {units.DATA}, and {needed >> 20} MiB are needed beside what is there"
+            )
+            yield _problem(what, f"host {name}", "free space there")
+
+
+def statuses(run: Run) -> list[EndpointStatus]:
+    """Members on record as they have answered on their hosts."""
+    names = members(run.state)
+    return [etcd_on_hosts.answer(run, run.hosts[name]).status for name in names if name in run.hosts]
+
+
+def _problem(what: str, where: str, remedy: str) -> Problem:
+    return Problem(what, where, remedy, reason=Reason.RESTORE_IMPOSSIBLE)

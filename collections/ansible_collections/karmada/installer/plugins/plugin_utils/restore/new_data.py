@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The new data of the members of etcd, wherever they run: who gets it, and how far its revision is ahead. No I/O."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ..components.state import State
+
+#: Least that is added to the revision, and what is added for each second since the backup: more than etcd can do.
+LEAST_BUMP, BUMP_PER_SECOND = 10**9, 50_000
+#: Room for the new data beside the old, in sizes of the snapshot: the database, its log, and some growth.
+COPIES = 1.5
+
+
+def bump(age: timedelta) -> int:
+    """Number that takes the revision above any that a client has seen; needs no record of that one."""
+    return max(LEAST_BUMP, int(age.total_seconds()) * BUMP_PER_SECOND)
+
+
+def members(state: State) -> tuple[str, ...]:
+    """Names of the members that get the data: those on record, but one that is only to come."""
+    return tuple(each.name for each in state.etcd.members if not each.coming)
