@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.in_pods import InPods
@@ -15,11 +16,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Begin a restore, take its next step, or note the end of one that the role has taken."""
+    """Begin a restore, take its next step, note the end of one that the role has taken, or remove its old data."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
-        "state": {"type": "str", "choices": ["begun", "next", "noted"], "default": "next"},
+        "state": {"type": "str", "choices": ["begun", "next", "noted", "cleaned"], "default": "next"},
         "step": {"type": "str", "choices": ["", *(each.value for each in InPods.tasks)], "default": ""},
         "restores": {"type": "list", "elements": "dict", "default": []},
         "backups": {"type": "list", "elements": "dict", "default": []},
@@ -27,11 +28,18 @@ class ActionModule(KarmadaAction):
         "confirm": {"type": "str", "default": ""},
         "identity": {"type": "path", "default": ""},
         "foreign_agents": {"type": "list", "elements": "str", "default": []},
+        "clusters": {"type": "list", "elements": "str", "default": []},
+        "namespaces": {"type": "list", "elements": "str", "default": []},
+        "keep": {"type": "list", "elements": "str", "default": []},
+        "let_go": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 600},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Take one step; the role asks again until there is none."""
+        if arguments["state"] == "cleaned":
+            removed = cleanup.clean(run, arguments["confirm"], arguments["timeout"])
+            return {**changed_result(removed), "step": ""}
         restoring = Restoring(run, Goal(arguments["goal"]), _asked(arguments), arguments["timeout"])
         if arguments["state"] == "begun":
             begins = restoring.begin()
@@ -67,4 +75,8 @@ def _asked(arguments: dict[str, Any]) -> Asked:
         confirm=arguments["confirm"],
         foreign_agents=arguments["foreign_agents"],
         keys=encryption.identities_of(identity) if identity else (),
+        clusters=arguments["clusters"],
+        namespaces=arguments["namespaces"],
+        kept=arguments["keep"],
+        let_go=arguments["let_go"],
     )
