@@ -8,6 +8,7 @@ what is not held any more.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +37,7 @@ from .plan import is_released
 
 _LOOK_SECONDS = 0.5
 _PREFIX = member_works.execution_namespace("")
-_NOTHING_STARTED = "nothing was released, and the next run goes on from there"
+_NOTHING_STARTED = "nothing more was released, and the next run goes on from there"
 
 
 @dataclass
@@ -244,8 +245,12 @@ def _to_suspend(control_plane: Cluster, parts: Parts, names: Iterable[str]) -> l
 
 def _suspend(control_plane: Cluster, parts: Parts, names: Sequence[str], deadline: float, done: Settled) -> None:
     """Suspend every Work that is held; the API server lets none be as it was any more."""
-    while left := _to_suspend(control_plane, parts, names):
-        _require_time(deadline, f"{len(left)} Works do not take it that they are suspended", left)
+    for attempt in itertools.count():
+        left = _to_suspend(control_plane, parts, names)
+        if not left:
+            return
+        if attempt:
+            _require_time(deadline, f"{len(left)} Works do not take it that they are suspended", left)
         _on_each(left, lambda work: _patch(control_plane, work, held.to_suspend(work)))
         done.suspended += len(left)
 
@@ -270,12 +275,14 @@ def _resume(control_plane: Cluster, parts: Parts, names: Sequence[str], deadline
         found = _works(control_plane, names)
         return [each for each in found if held.to_resume(each) is not None and not held.holds_work(parts, each)]
 
-    while works := left():
-        _require_time(deadline, f"{len(works)} Works do not take it that they are let go", works)
-        resumed = sum(_on_each(works, resume))
-        done.resumed += resumed
-        if not resumed:
+    for attempt in itertools.count():
+        works = left()
+        if not works:
+            return
+        if attempt:
+            _require_time(deadline, f"{len(works)} Works do not take it that they are let go", works)
             time.sleep(_LOOK_SECONDS)
+        done.resumed += sum(_on_each(works, resume))
 
 
 # -- single objects ----------------------------------------------------------------------------------------------------
@@ -309,7 +316,7 @@ def _require_time(deadline: float, what: str, works: Sequence[Object]) -> None:
             "look who changes them or refuses it; then run it again, with more time (-e restore_timeout=…, in seconds)"
         )
         where = ", ".join(map(held.name_of, works[:3]))
-        raise ProblemsError(Problem(what, where, remedy, reason=Reason.NOT_READY_IN_TIME))
+        raise ProblemsError(Problem(what, where, remedy, reason=Reason.NOT_READY_IN_TIME), _NOTHING_STARTED)
 
 
 def _changed(changes: Iterable[Change]) -> list[Change]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories of restores that are released part by part, by runs that are killed anywhere and by people who change their mind.
+"""Histories of restores that are released part by part, by runs that are killed and people who change their mind.
 
 Beside what the world of a restore has (``test_plan``), this one has clusters: which of them the API server holds, which
 have suspended Works, and which were told by what was restored.
