@@ -98,7 +98,7 @@ def _require_confirmed(run: Run, state: State, folders: Sequence[str], members: 
     from_when = f"of the restore from {state.restore.backup} ({state.restore.name})" if state.restore else ""
     what = f"{', '.join(folders)} would be removed for good from the volumes of {', '.join(members)}: data {from_when}"
     if confirm:
-        what = f"{confirm} was confirmed, and this is {run.name}. {what[0].upper()}{what[1:]}"
+        what = f"{confirm} was confirmed, and this is {run.name}; {what}"
     remedy = f"if that is meant: -e restore_cleanup_confirm={run.name}"
     problem = Problem(what, run.place.where, remedy, reason=Reason.CONFIRMATION_REQUIRED)
     raise ProblemsError(problem, "nothing was removed")
