@@ -51,7 +51,7 @@ def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
         raise ProblemsError(Problem("there is no etcd yet", run.place.where, remedy, reason=Reason.NOT_INSTALLED))
     if problem := restoring.problem(stored, OPERATION, run.place.where):
         raise ProblemsError(
-            replace(problem, what=f"{problem.what}; its old data is the way back"), "nothing was removed"
+            replace(problem, what=f"{problem.what}; old data goes when that is over"), "nothing was removed"
         )
     folders = due(stored)
     if not folders:

@@ -123,7 +123,7 @@ def test_in_quarantine_and_on_the_way_back_it_is_refused_and_after_it_the_new_da
     monkeypatch.setattr(test_carry_out.check, "is_done", lambda *_: False)
     take_steps(old, Goal.QUARANTINE)
     for killed_after in (0, 4):
-        with pytest.raises(ProblemsError, match="its old data is the way back"):
+        with pytest.raises(ProblemsError, match="old data goes when that is over"):
             clean(old)
         take_steps(old, Goal.UNDO, killed_after)
     take_steps(old, Goal.UNDO)
