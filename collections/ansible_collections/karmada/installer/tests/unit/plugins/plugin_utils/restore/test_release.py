@@ -16,7 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import works as member_works
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import held, partial
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import WRITERS, Goal, Step
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import WRITERS, Goal, Step, is_released
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore import test_carry_out
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore.test_carry_out import (
@@ -212,6 +212,15 @@ def test_from_the_first_part_on_there_is_no_way_back_and_before_it_there_is(worl
     take_steps(world, Goal.RELEASE, **PART)
     with pytest.raises(ProblemsError, match="it is released"):
         take_steps(world, Goal.UNDO)
+
+
+def test_who_goes_on_with_the_restore_releases_nothing_more(world: World, inside: Inside) -> None:
+    while not is_released(stored(world)):
+        take_steps(world, Goal.RELEASE, 12, **PART)
+    assert stored(world).step != Step.PART_RELEASED
+    take_steps(world, Goal.QUARANTINE)
+    assert stored(world).step == Step.PART_RELEASED
+    assert inside.carried_out == names("m1")
 
 
 def test_a_cluster_or_a_namespace_that_is_not_there_is_refused_before_anything_is_written(
