@@ -60,6 +60,12 @@ def wanted(run: Run, journal: RestoreState, names: Collection[str], namespaces: 
 
     What was released stays so; what was only chosen may be chosen anew.
     """
+    if (names or namespaces) and not run.place.in_pods:
+        what = "its API servers are not asked one by one whether they hold the rest, because they run on plain hosts"
+        remedy = "release all of it"
+        raise ProblemsError(
+            Problem(what, run.place.where, remedy, reason=Reason.RESTORE_IMPOSSIBLE), "nothing was released"
+        )
     followed = is_released(journal)
     before = (journal.parts or held.EVERYTHING) if followed else {}
     if held.EVERY_CLUSTER in before or not (names or namespaces):
@@ -215,10 +221,7 @@ def _refuses(server: Cluster, name: str) -> bool:
 
 @contextmanager
 def _api_servers(run: Run) -> Iterator[list[Cluster]]:
-    """Every API server, each to be asked by itself; where they do not run in pods, the one that answers."""
-    if not run.place.in_pods:
-        yield [run.control_plane]
-        return
+    """Every API server, each to be asked by itself."""
     own, authority = run.snapshot.own_identity, run.state.authorities[KARMADA_CA]
     port = KARMADA_APISERVER.listens(run.spec)["https"]
     parts = (authority.certificate, own.certificate, own.key)

@@ -235,6 +235,15 @@ def test_a_cluster_or_a_namespace_that_is_not_there_is_refused_before_anything_i
     assert not inside.carried_out
 
 
+def test_on_plain_hosts_all_is_released_at_once(world: World, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = test_carry_out.fake_run(test_carry_out.DOCUMENT, world, operation="release")
+    monkeypatch.setattr(type(run.place), "in_pods", False)
+    with pytest.raises(ProblemsError, match="they run on plain hosts"):
+        partial.wanted(run, stored(world), ["m1"], [])
+    assert partial.wanted(run, stored(world), [], []) == held.EVERYTHING
+    assert not inside.labels()
+
+
 def test_a_namespace_on_all_clusters_is_released(world: World, inside: Inside) -> None:
     inside.put(
         {**work("m2", "bank"), "spec": {"workload": {"manifests": [{"kind": "Node", "metadata": {"name": "n"}}]}}}
