@@ -129,6 +129,15 @@ def test_writes_are_told_from_questions(changed, counted):
     assert bool(list(audit.writes([json.dumps(event) + "\n"], audit.OUR_AGENT))) is counted
 
 
+@pytest.mark.parametrize(("namespace", "counted"), [("karmada-cluster", False), ("shop", True), (None, True)])
+def test_writes_in_one_namespace_are_left_out(namespace, counted):
+    event = {
+        "verb": "delete", "stage": "ResponseComplete", "requestURI": "/x", "userAgent": "karmada-agent/v1",
+        "objectRef": {"resource": "pods", "namespace": namespace}, "requestReceivedTimestamp": "now",
+    }  # fmt: skip
+    assert bool(list(audit.writes([json.dumps(event) + "\n"], "karmada", "karmada-cluster"))) is counted
+
+
 def test_a_log_is_read_from_its_mark_or_anew(tmp_path):
     log = tmp_path / "audit.log"
     log.write_text("old\n")

@@ -2,7 +2,9 @@
 """What a client wrote to a cluster, by the cluster's own audit log.
 
     audit.py mark LOG                                    a point in the log, to look from later
-    audit.py writes LOG --since MARK [--agent PREFIX]    every write after it; exit code 1 when there are any
+    audit.py writes LOG --since MARK [--agent PREFIX] [--but NAMESPACE]
+                                                         every write after it, but those in a namespace; exit code 1
+                                                         when there are any
 
 Not counted: dry runs, questions about rights, and connections into pods, which are `create` by name only.
 """
@@ -37,12 +39,14 @@ def is_write(event: dict[str, Any]) -> bool:
     )
 
 
-def writes(lines: Iterable[str], agent: str) -> Iterator[str]:
-    """One line for each write of a client whose name for itself begins like this."""
+def writes(lines: Iterable[str], agent: str, but: str = "") -> Iterator[str]:
+    """One line for each write of a client whose name for itself begins like this, but those in this namespace."""
     for line in lines:
         if not line.endswith("\n"):
             continue  # being written at this moment
         event = json.loads(line)
+        if but and (event.get("objectRef") or {}).get("namespace") == but:
+            continue
         if event.get("userAgent", "").startswith(agent) and is_write(event):
             code = (event.get("responseStatus") or {}).get("code")
             yield f"{event['requestReceivedTimestamp']} {event['verb']} {event['requestURI']} -> {code}"
@@ -73,11 +77,12 @@ def main() -> int:
     one.add_argument("log", type=Path)
     one.add_argument("--since", required=True, metavar="MARK")
     one.add_argument("--agent", default=OUR_AGENT, metavar="PREFIX")
+    one.add_argument("--but", default="", metavar="NAMESPACE")
     options = parser.parse_args()
     if options.command == "mark":
         print(mark(options.log))
         return 0
-    found = list(writes(lines_since(options.log, options.since), options.agent))
+    found = list(writes(lines_since(options.log, options.since), options.agent, options.but))
     print("\n".join(found) if found else "It wrote nothing.")
     return 1 if found else 0
 

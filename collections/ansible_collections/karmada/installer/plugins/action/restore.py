@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Done, Restoring, concerned
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
@@ -16,11 +17,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Begin a restore, take its next step, or note the end of one that the role has taken."""
+    """Begin a restore, take its next step, note the end of one that the role has taken, or remove its old data."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
-        "state": {"type": "str", "choices": ["begun", "next", "delivered", "forgotten", "noted"], "default": "next"},
+        "state": {
+            "type": "str",
+            "choices": ["begun", "next", "delivered", "forgotten", "noted", "cleaned"],
+            "default": "next",
+        },
         "step": {"type": "str", "choices": ["", *(each.value for each in OnHosts.tasks)], "default": ""},
         "restores": {"type": "list", "elements": "dict", "default": []},
         "backups": {"type": "list", "elements": "dict", "default": []},
@@ -32,11 +37,18 @@ class ActionModule(KarmadaAction):
         "troubles": {"type": "list", "elements": "str", "default": []},
         "last": {"type": "bool", "default": True},
         "snapshot": {"type": "dict", "default": {}},
+        "clusters": {"type": "list", "elements": "str", "default": []},
+        "namespaces": {"type": "list", "elements": "str", "default": []},
+        "keep": {"type": "list", "elements": "str", "default": []},
+        "let_go": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 600},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Take one step; the role asks again until there is none."""
+        if arguments["state"] == "cleaned":
+            removed = cleanup.clean(run, arguments["confirm"], arguments["timeout"])
+            return {**changed_result(removed), "step": ""}
         restoring = Restoring(run, Goal(arguments["goal"]), _asked(arguments), arguments["timeout"])
         if arguments["state"] == "begun":
             begins = restoring.begin()
@@ -91,4 +103,8 @@ def _asked(arguments: dict[str, Any]) -> Asked:
         confirm=arguments["confirm"],
         foreign_agents=arguments["foreign_agents"],
         keys=encryption.identities_of(identity) if identity else (),
+        clusters=arguments["clusters"],
+        namespaces=arguments["namespaces"],
+        kept=arguments["keep"],
+        let_go=arguments["let_go"],
     )

@@ -22,7 +22,9 @@ options:
   goal:
     description:
       - V(quarantine) restores the backup that an EtcdRestore names.
-      - V(release) lets the control plane work again. From then on there is no way back.
+      - >-
+        V(release) lets the control plane work again, for all members or for a part of them. From then on there is no
+        way back.
       - V(undo) starts the control plane with the data that it had before.
     type: str
     choices: [quarantine, release, undo]
@@ -40,8 +42,11 @@ options:
       - >-
         V(noted) looks whether the step O(step), whose rest tasks of the role have done, has come to its end, and puts
         that on record.
+      - >-
+        V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good. It requires
+        the name of the control plane in O(confirm), and is refused while a restore is under way.
     type: str
-    choices: [begun, next, delivered, forgotten, noted]
+    choices: [begun, next, delivered, forgotten, noted, cleaned]
     default: next
   step:
     description: A step whose rest tasks of the role have done.
@@ -93,7 +98,9 @@ options:
     type: str
     default: ""
   confirm:
-    description: Name of the backup, which says that what is newer may be lost.
+    description:
+      - Name of the backup, which says that what is newer may be lost.
+      - With the state V(cleaned), name of the control plane.
     type: str
     default: ""
   identity:
@@ -106,13 +113,40 @@ options:
     type: list
     elements: str
     default: []
+  clusters:
+    description:
+      - >-
+        Clusters that a release is about. What is left is held until it is released, too: the API server refuses Works
+        there that are not suspended, and their deletion. Without O(clusters) and O(namespaces) all is released.
+    type: list
+    elements: str
+    default: []
+  namespaces:
+    description: Namespaces on these clusters (on all of them, without O(clusters)) that a release is about.
+    type: list
+    elements: str
+    default: []
+  keep:
+    description: >-
+      Works of what is held, as C(CLUSTER/NAME), that were being deleted when the backup was taken, and whose objects stay
+      on the cluster.
+    type: list
+    elements: str
+    default: []
+  let_go:
+    description: Works like those of O(keep) whose objects are deleted from the cluster although it is held.
+    type: list
+    elements: str
+    default: []
   timeout:
     description: Seconds for each wait.
     type: int
     default: 600
 attributes:
   check_mode:
-    details: Judges the backup, and says what is lost. Of a restore under way it names the next step.
+    details: >-
+      Judges the backup, and says what is lost. Of a restore under way it names the next step, of old data what would be
+      removed.
   diff_mode:
     details: Shows objects that are applied. What is decided next is not known before.
     support: partial
@@ -135,6 +169,16 @@ EXAMPLES = r"""
     restores: "{{ karmada_restores }}"
     backups: "{{ karmada_backups }}"
     identity: recovery.key
+
+- name: Release one cluster, and hold the others
+  karmada.installer.restore:
+    goal: release
+    clusters: [member1]
+
+- name: Remove old data
+  karmada.installer.restore:
+    state: cleaned
+    confirm: prod
 """
 
 RETURN = r"""

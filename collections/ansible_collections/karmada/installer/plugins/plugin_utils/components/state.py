@@ -31,8 +31,8 @@ FORMER_MODE = "formerMode"
 #: nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on hosts. 7: members in a
 #: file of their own; long files are packed. 8: digests of images, and restarts that are due for members. 9: UID of the
 #: host cluster. 10: the object that manages it, and members of etcd. 11: the key that signs backups, and the newest.
-#: 12: a restore.
-FORMAT = 12
+#: 12: a restore. 13: what a restore has released of members.
+FORMAT = 13
 #: A Secret holds 1 MiB, and the records of a thousand members come close to that: files above this size are packed.
 PACK_ABOVE = 64 * 1024
 _PACKED = ".gz"
@@ -179,11 +179,13 @@ class LastBackup:
 
 #: Last steps of a restore: its data is that of the backup, or what it was before.
 RELEASED, UNDONE = "Released", "Undone"
+#: Last step of the release of a part; the rest of it is held.
+PART_RELEASED = "PartReleased"
 
 
 @dataclass(frozen=True)
 class RestoreState:
-    """A restore, from its decision on; its journal. It stays until its old data is given up (``restore.plan``).
+    """A restore, from its decision on; its journal (``restore.plan``). It stays until another one takes its place.
 
     ``name`` is that of its EtcdRestore, ``series`` the EtcdBackup in whose target the backup lies. ``step`` is the last
     one that has come to its end, ``undoing`` whether it is taken back. ``generation``, ``token`` and ``bump`` (of the
@@ -191,6 +193,7 @@ class RestoreState:
     ``held`` are the components that must not run, ``closed`` whether API servers refuse certificates of agents.
     ``former`` is what etcd was before, ``replaced`` IDs of clusters that the new one must not have, ``counts`` the
     numbers of keys by kind that it must have. ``aside`` are folders of data that no member uses any more.
+    ``parts`` are what was asked to be released first: cluster → namespaces on it, none for all of it (``restore.held``).
     """
 
     name: str
@@ -212,6 +215,7 @@ class RestoreState:
     replaced: tuple[str, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     aside: tuple[str, ...] = ()
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -427,7 +431,9 @@ def _etcd(found: Mapping[str, Any], document: bytes | None) -> EtcdState:
 
 def _restore(found: Mapping[str, Any]) -> RestoreState:
     lists = {name: tuple(found[name]) for name in ("members", "prepared", "held", "replaced", "aside")}
-    return RestoreState(**{**found, **lists, "former": _etcd(found["former"], None)})
+    # Of format 13.
+    parts = {cluster: tuple(namespaces) for cluster, namespaces in found.get("parts", {}).items()}
+    return RestoreState(**{**found, **lists, "parts": parts, "former": _etcd(found["former"], None)})
 
 
 def _first_members(etcd: EtcdState, document: bytes | None) -> tuple[EtcdMemberState, ...]:

@@ -80,6 +80,18 @@ _RESTORE = {
             "maxItems": 1024,
             "items": {"type": "string", "pattern": "^gen-[0-9]{1,10}(-[0-9a-f]{1,16})?$"},
         },
+        # In pairs, so that clusters are judged, too: they become names of namespaces.
+        "parts": {
+            "type": "array",
+            "maxItems": 4096,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "cluster": {**_NAME, "pattern": f"{_NAME['pattern']}|^[*]$"},
+                    "namespaces": {**_NAMES, "maxItems": 1024},
+                },
+            },
+        },
     },
 }
 #: Fields of a ``State`` that are plain values; those that are records of something have schemas of their own.
@@ -218,7 +230,8 @@ def _plain_etcd(etcd: EtcdState) -> dict[str, Any]:
 
 def _plain_restore(restore: RestoreState) -> dict[str, Any]:
     lists = {name: list(getattr(restore, name)) for name in ("members", "prepared", "held", "replaced", "aside")}
-    return {**vars(restore), **lists, "former": _plain_etcd(restore.former)}
+    parts = [{"cluster": name, "namespaces": list(spaces)} for name, spaces in restore.parts.items()]
+    return {**vars(restore), **lists, "former": _plain_etcd(restore.former), "parts": parts}
 
 
 @functools.cache

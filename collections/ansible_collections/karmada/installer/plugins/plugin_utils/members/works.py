@@ -57,8 +57,8 @@ def policies(owner: str) -> list[Object]:
     )
     message = "this member is leaving, and what is propagated to it stays there"
     return [
-        *_policy(owner, POLICY, {ON_LEAVE_LABEL: RETAIN}, ["CREATE", "UPDATE"], retains_all, message),
-        *_policy(
+        *policy(owner, POLICY, {ON_LEAVE_LABEL: RETAIN}, ["CREATE", "UPDATE"], retains_all, message),
+        *policy(
             owner,
             NO_NEW_WORKS_POLICY,
             {NO_NEW_WORKS_LABEL: "true"},
@@ -69,7 +69,7 @@ def policies(owner: str) -> list[Object]:
     ]
 
 
-def _policy(
+def policy(
     owner: str, name: str, namespaces: dict[str, str], operations: list[str], expression: str, message: str
 ) -> list[Object]:
     """Policy that refuses these operations on Works which fail the expression, in namespaces with these labels."""

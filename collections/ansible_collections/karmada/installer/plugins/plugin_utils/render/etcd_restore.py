@@ -31,7 +31,7 @@ _PROBE_SECONDS = 60
 #: How often the kubelet looks for the file before it gives up: once a second.
 _PROBES = 3600
 #: Fields of a container of etcd that these have as well.
-_OF_CONTAINER = ("image", "imagePullPolicy", "securityContext", "resources", "env")
+COMMON = ("image", "imagePullPolicy", "securityContext", "resources", "env")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def pod(instance: Instance, member: EtcdMember, new: NewData, file: str, node: s
     template = pod_template(instance, ETCD, "", [])
     of_etcd: dict[str, Any] = template["spec"]
     (container,) = of_etcd["containers"]
-    common = {key: container[key] for key in _OF_CONTAINER if key in container}
+    common = {key: container[key] for key in COMMON if key in container}
     scratch = {"name": "scratch", "mountPath": SCRATCH}
     certificates = [each for each in container["volumeMounts"] if each["mountPath"].startswith(f"{BASE}/")]
     received = f"{SCRATCH}/etcd/{file}"
@@ -105,7 +105,7 @@ def pod(instance: Instance, member: EtcdMember, new: NewData, file: str, node: s
                 {"name": "scratch", "emptyDir": {}},
                 {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{member.name}"}},
             ],
-            **({"affinity": {"nodeAffinity": _on(node)}} if node else {}),
+            **({"affinity": {"nodeAffinity": on_node(node)}} if node else {}),
         },
     }
 
@@ -150,6 +150,7 @@ def flags(member: EtcdMember, new: NewData) -> list[str]:
     ]
 
 
-def _on(node: str) -> Object:
+def on_node(node: str) -> Object:
+    """Affinity to one node, by its name."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}

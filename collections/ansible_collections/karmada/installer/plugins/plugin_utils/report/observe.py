@@ -30,6 +30,8 @@ from ..pki import certificates, x509
 from ..problems import Problem, ProblemsError, Reason, Severity
 from ..redaction import printable
 from ..render.etcd_pods import host_directory
+from ..restore import held
+from ..restore.plan import is_partial
 from ..run.run import Run
 from .report import ComponentStatus, MemberStatus, Observation
 
@@ -153,7 +155,9 @@ def _quarantined(run: Run) -> str:
     if found is None or found.is_over:
         return ""
     told = f"restored from {found.backup}" if found.former.generation != run.state.etcd.generation else "being restored"
-    return f"the control plane is {told} and held: {', '.join(found.held) or 'nothing'} does not run"
+    if found.held or not is_partial(found):
+        return f"the control plane is {told} and held: {', '.join(found.held) or 'nothing'} does not run"
+    return f"the control plane is {told}; released is {held.in_words(found.parts)}, and all else is held"
 
 
 def _leaving(run: Run) -> list[Problem]:

@@ -26,7 +26,8 @@ So a run that was killed goes on by looking, and ``restore_undo`` takes back wha
     ProveClosed     each API server is asked with a certificate like those of agents, and answers 401 (``closed``)
     Compare         Works against members: the drift report. Here it stops, in quarantine.
 
-    Open, StartAll, WakeAgents, BackUpAgain                                          the release
+    Open, StartAll, WakeAgents, Let, BackUpAgain                                     the release
+    Hold, Open … BackUpAgain; Let, BackUpAgain                                       of a part; of more of it
     TurnBack, StopAll, SwitchBack, StartFormer, OpenAgain, StartAll, WakeAgents     the way back
 
 One that is being taken back, with the former data in its place, may be given up for another restore: the former data
@@ -35,13 +36,19 @@ may be the very data that does not start. What it holds is held by the other one
 What is *held* is part of the state, and every renderer obeys (``Instance.held``). Meanwhile other operations are
 refused (``run/restoring.py``), and nothing of a Work is touched: the control plane is exactly the backup.
 
+Of a release of a part (``release``), the rest is held in another way, by the API servers of the control plane: a policy
+refuses Works that are not suspended, and their deletion, in namespaces with our label (``held``, ``partial``). That
+stands before anything starts. What was released is on record as ``parts``, and only ever grows; when nothing is left,
+policy, label and suspension are gone, and it ends as a release of everything does. The label stays until a Work has
+what it had before, so a control plane that was backed up while it was held is let go by its own release (``Let``).
+
 Data
 ----
 
 The new data lies in the next ``gen-<n>`` of each volume, so that going there and back is one word of the state. It has
 a token of its own, which is the fence against members that could not be stopped, and a revision above any that a client
 has seen, with all before it compacted, so that watchers are told. No data is deleted: folders that nobody uses are on
-record (``aside``).
+record (``aside``) until a person has them emptied by name (``cleanup``), by a pod in which etcd itself does it.
 
 Places
 ------

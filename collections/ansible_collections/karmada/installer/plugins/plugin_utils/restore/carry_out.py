@@ -30,7 +30,20 @@ from .check import Asked, Chosen
 from .in_pods import InPods
 from .means import GOES_ON, LOOK_SECONDS, Means
 from .on_hosts import OnHosts
-from .plan import EVERYTHING, SERVERS, WRITERS, Goal, Seen, Step, is_quarantined, may_begin_anew, next_step, recorded
+from .plan import (
+    ENDS,
+    EVERYTHING,
+    SERVERS,
+    WRITERS,
+    Goal,
+    Seen,
+    Step,
+    is_quarantined,
+    may_begin_anew,
+    next_step,
+    recorded,
+)
+from .release import Releasing
 
 _STOPS = {
     Step.STOP_WRITERS: WRITERS,
@@ -48,7 +61,9 @@ _TOLD = {
     Step.START_SERVERS: "starting the API servers; what writes to members stays away",
     Step.PROVE_CLOSED: "asking each API server whether it refuses agents",
     Step.COMPARE: "comparing what members have with what they would get",
+    Step.HOLD: "holding what is not released",
     Step.OPEN: "releasing it: members follow from here on",
+    Step.LET: "letting go what is released",
     Step.WAKE_AGENTS: "having agents begin anew",
     Step.BACK_UP_AGAIN: "backing up what was released",
     Step.STOP_ALL: "stopping everything",
@@ -101,6 +116,7 @@ class Restoring:
     def __post_init__(self) -> None:
         kind = InPods if self.run.place.in_pods else OnHosts
         self.means: Means = kind(self.run, self.timeout, self.changes)
+        self.release = Releasing(self.run, self.goal, self.asked, self.timeout, self.changes, self._save)
 
     # -- what is next ------------------------------------------------------------------------------------------------
 
@@ -204,7 +220,7 @@ class Restoring:
 
     def note(self, step: Step, done: str = "") -> None:
         """Put on record that a step has come to its end."""
-        last = step in (Step.COMPARE, Step.RELEASED, Step.UNDONE)
+        last = step in ENDS
         with self.means.writing(f"restore: {step}"):
             journal = self.run.state.journal
             if last:
@@ -226,12 +242,15 @@ class Restoring:
             Step.START_SERVERS: self._start_servers,
             Step.PROVE_CLOSED: self._prove_closed,
             Step.COMPARE: self._compare,
+            Step.HOLD: self.release.hold,
             Step.OPEN: self._open,
+            Step.LET: self.release.let,
             Step.OPEN_AGAIN: lambda: self._save(held=(), closed=False),
             Step.START_ALL: self.means.write_authorities,
             Step.WAKE_AGENTS: lambda: agents.wake(self.run, self.changes),
             Step.BACK_UP_AGAIN: self._back_up_again,
             Step.TURN_BACK: self._turn_back,
+            Step.PART_RELEASED: self.release.part_released,
             Step.RELEASED: lambda: self._put_aside(self._restore.former),
             Step.UNDONE: lambda: self._put_aside(EtcdState("", self._restore.generation)),
         }
@@ -257,7 +276,10 @@ class Restoring:
         return self._restore.series
 
     def _seen(self) -> Seen:
-        return Seen(self._restore, self.run.state.etcd.generation, self.means.running(EVERYTHING))
+        journal, running = self._restore, self.means.running(EVERYTHING)
+        return Seen(
+            journal, self.run.state.etcd.generation, running, self.release.parts(), loose=bool(self.release.loose())
+        )
 
     def _record(self, chosen: Chosen, live: check.Live) -> RestoreState:
         run, record = self.run, chosen.record

@@ -51,6 +51,11 @@ class Asked:
     foreign_agents: Sequence[str] = ()
     #: Private keys of recipients.
     keys: Sequence[Any] = field(default=(), repr=False)
+    #: What a release is about, all of it without names; and Works that were being deleted, by what becomes of objects.
+    clusters: Sequence[str] = ()
+    namespaces: Sequence[str] = ()
+    kept: Sequence[str] = ()
+    let_go: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,16 @@ done again, so each has to be one that may be. The rules:
 * The data is switched only while nothing runs that reads or writes it, also if somebody has started it meanwhile.
 * What is held is held until the release: what runs nevertheless is stopped first.
 * From the release on there is no way back, because members follow; until then there always is.
+* Where only a part is released, nothing starts before the rest is held by the API server itself, and what was released
+  is never held again. The release of all that is left ends as one of everything does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..components.state import RELEASED, UNDONE, RestoreState
+from ..components.state import PART_RELEASED, RELEASED, UNDONE, RestoreState
 from ..components.table import (
     BY_NAME,
     ETCD,
@@ -26,6 +28,7 @@ from ..components.table import (
     KUBE_CONTROLLER_MANAGER,
 )
 from ..problems import Problem, Reason
+from . import held
 
 #: What writes to members, or creates what others write there.
 WRITERS = frozenset(
@@ -60,6 +63,9 @@ class Step(StrEnum):
     SWITCH_BACK = "SwitchBack"
     START_FORMER = "StartFormer"
     OPEN_AGAIN = "OpenAgain"
+    HOLD = "Hold"
+    LET = "Let"
+    PART_RELEASED = PART_RELEASED
     #: The last ones, after which nothing is held.
     RELEASED = RELEASED
     UNDONE = UNDONE
@@ -73,18 +79,33 @@ class Goal(StrEnum):
     UNDO = "undo"
 
 
+#: Steps after which nothing is left unfinished until a person decides.
+ENDS = (Step.COMPARE, Step.PART_RELEASED, Step.RELEASED, Step.UNDONE)
+
+
 @dataclass(frozen=True)
 class Seen:
-    """A restore as it stands: its journal, the generation that etcd has by the state, and components with pods."""
+    """A restore as it stands: its journal, the generation that etcd has by the state, and components with pods.
+
+    ``parts`` are what is to be released, by what the user asks for now and what was released before. ``loose``: what is
+    to be held by what is on record is not.
+    """
 
     journal: RestoreState
     generation: int
     running: frozenset[str]
+    parts: held.Parts = field(default_factory=lambda: held.EVERYTHING)
+    loose: bool = False
 
     @property
     def is_switched(self) -> bool:
         """True if members of etcd start with the new data."""
         return self.generation == self.journal.generation
+
+    @property
+    def asks_for_more(self) -> bool:
+        """True if other parts are to be released than those on record."""
+        return dict(self.parts) != dict(self.journal.parts or held.EVERYTHING)
 
 
 #: Steps with the new data, in their order.
@@ -96,7 +117,7 @@ _AFTER_SWITCH = (
     Step.PROVE_CLOSED,
     Step.COMPARE,
 )
-_RELEASE = (Step.OPEN, Step.START_ALL, Step.WAKE_AGENTS, Step.BACK_UP_AGAIN, Step.RELEASED)
+_RELEASE = (Step.OPEN, Step.START_ALL, Step.WAKE_AGENTS, Step.LET, Step.BACK_UP_AGAIN, Step.RELEASED)
 #: Steps with the former data again.
 _WAY_BACK = (Step.START_FORMER, Step.OPEN_AGAIN, Step.START_ALL, Step.WAKE_AGENTS, Step.UNDONE)
 
@@ -112,13 +133,13 @@ def next_step(seen: Seen, goal: Goal) -> Step | Problem | None:
         return _back(seen)
     if journal.undoing:
         return _refused("it is being taken back", "go on with karmada.installer.restore_undo")
-    if _is_released(journal):
+    if is_released(journal):
         # Members follow already, so that there is one way only, whatever was asked for.
-        return _following(_RELEASE, journal.step)
+        return _on(seen, goal)
     step = _until_quarantine(seen)
-    if goal is Goal.QUARANTINE or (step is Step.STOP_WRITERS and journal.step == Step.COMPARE):
+    if goal is Goal.QUARANTINE or (step is Step.STOP_WRITERS and is_quarantined(journal)):
         return step
-    return Step.OPEN if step is None else _refused_before_quarantine()
+    return _refused_before_quarantine() if step else _first_of_release(seen)
 
 
 def recorded(seen: Seen, step: Step) -> str:
@@ -126,7 +147,7 @@ def recorded(seen: Seen, step: Step) -> str:
     if step is not Step.STOP_WRITERS or not seen.is_switched:
         return step
     # What ran meanwhile may have changed what was compared.
-    return Step.START_SERVERS if seen.journal.step == Step.COMPARE else seen.journal.step
+    return Step.START_SERVERS if is_quarantined(seen.journal) else seen.journal.step
 
 
 def may_begin_anew(journal: RestoreState, generation: int) -> bool:
@@ -140,7 +161,12 @@ def may_begin_anew(journal: RestoreState, generation: int) -> bool:
 
 def is_quarantined(journal: RestoreState) -> bool:
     """Return whether a restore has done all that it does before a person decides."""
-    return journal.step == Step.COMPARE and not journal.undoing
+    return journal.step in (Step.COMPARE, Step.HOLD) and not journal.undoing
+
+
+def is_released(journal: RestoreState) -> bool:
+    """Return whether members follow, or some of them, so that there is no way back."""
+    return journal.step in (*_RELEASE, Step.PART_RELEASED) and not journal.undoing
 
 
 def _until_quarantine(seen: Seen) -> Step | None:
@@ -148,7 +174,28 @@ def _until_quarantine(seen: Seen) -> Step | None:
         return _until_switch(seen)
     if _runs(seen, WRITERS):
         return Step.STOP_WRITERS
-    return None if seen.journal.step == Step.COMPARE else _following(_AFTER_SWITCH, seen.journal.step)
+    return None if is_quarantined(seen.journal) else _following(_AFTER_SWITCH, seen.journal.step)
+
+
+def _first_of_release(seen: Seen) -> Step:
+    """Step that lets members follow, but only where all that is to be held is."""
+    nothing_was_held = not seen.journal.parts and held.EVERY_CLUSTER in seen.parts
+    stands = seen.journal.step == Step.HOLD and not seen.asks_for_more and not seen.loose
+    return Step.OPEN if nothing_was_held or stands else Step.HOLD
+
+
+def _on(seen: Seen, goal: Goal) -> Step | None:
+    """Next step of a release that has begun."""
+    journal = seen.journal
+    if journal.step == Step.PART_RELEASED:
+        return Step.LET if goal is Goal.RELEASE and (seen.asks_for_more or seen.loose) else None
+    step = _following(_RELEASE, journal.step)
+    return Step.PART_RELEASED if step is Step.RELEASED and is_partial(journal) else step
+
+
+def is_partial(journal: RestoreState) -> bool:
+    """Return whether something is held after the release by what is on record."""
+    return bool(journal.parts) and held.EVERY_CLUSTER not in journal.parts
 
 
 def _until_switch(seen: Seen) -> Step:
@@ -168,7 +215,7 @@ def _until_switch(seen: Seen) -> Step:
 
 def _back(seen: Seen) -> Step | Problem:
     journal = seen.journal
-    if _is_released(journal):
+    if is_released(journal):
         return _refused("it is released, and members follow it", "restore the backup that was taken before it")
     if not journal.undoing:
         return Step.TURN_BACK
@@ -184,10 +231,6 @@ def _to_stop(seen: Seen, components: frozenset[str]) -> bool:
 
 def _runs(seen: Seen, components: frozenset[str]) -> bool:
     return bool(seen.running & components)
-
-
-def _is_released(journal: RestoreState) -> bool:
-    return journal.step in _RELEASE and not journal.undoing
 
 
 def _following(steps: tuple[Step, ...], done: str) -> Step:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ..components.state import State
+from ..components.state import PART_RELEASED, State
 from ..problems import Problem, Reason
 
 #: Operations that go on with it, take it back, or remove the control plane. Backups note nothing in its journal.
@@ -19,6 +19,10 @@ def problem(state: State | None, operation: str, where: str) -> Problem | None:
     how_far = (
         "is being taken back" if found.undoing else f"has come to its step {found.step}" if found.step else "began"
     )
+    if found.step == PART_RELEASED:
+        what = f"it was restored from {found.backup} ({found.name}), a part of it was released, and the rest is held"
+        remedy = "release the rest with karmada.installer.release"
+        return Problem(what, where, remedy, reason=Reason.QUARANTINED)
     return Problem(
         f"it is being restored from {found.backup} ({found.name}), which {how_far}",
         where,

@@ -29,7 +29,7 @@ BELOW = {
         *("kube", "components", "document", "pki", "artifacts", "render", "run", "etcd", "backup", "control_plane"),
         "members",
     ),
-    "report": ("kube", "components", "pki", "render", "run", "etcd", "backup", "members", "preflight"),
+    "report": ("kube", "components", "pki", "render", "run", "etcd", "backup", "members", "restore", "preflight"),
 }
 FILES = sorted(ENGINE.rglob("*.py"))
 

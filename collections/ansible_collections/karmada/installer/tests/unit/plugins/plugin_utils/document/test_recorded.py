@@ -98,6 +98,8 @@ def test_a_recorded_backup_that_no_run_writes_is_refused(changes: dict[str, Any]
         ({"aside": ("/",)}, "aside"),
         ({"held": ("..",)}, "held"),
         ({"former": EtcdState(token="t", generation=-1)}, "former.generation"),
+        ({"parts": {"../m1": ()}}, "parts[0].cluster"),
+        ({"parts": {"m1": ("a,b",)}}, "parts[0].namespaces"),
     ],
 )
 def test_a_recorded_restore_that_no_run_writes_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -106,6 +108,7 @@ def test_a_recorded_restore_that_no_run_writes_is_refused(changes: dict[str, Any
         former=whole().etcd,
         members=("prod-etcd-0",),
         aside=("gen-1", "gen-1-8e9e05c52164694d"),
+        parts={"m1": (), "m2": ("shop",), "*": ()},
         step="SwitchGeneration",
     )
     assert read_state(to_files(replace(whole(), restore=restore)), "here").restore == restore

@@ -84,6 +84,8 @@ class World(FakeCluster):
 
     def __init__(self) -> None:
         super().__init__("host cluster")
+        #: its API server, in which there is nothing; what a release holds there has tests of its own
+        self.inside = FakeCluster("control plane")
         self.folders: dict[str, dict[str, str]] = {name: {"gen-1": "before"} for name in NAMES}
         #: member of etcd that runs → folder that it has read
         self.serving: dict[str, str] = {}
@@ -275,11 +277,12 @@ def made(world: World) -> Callable[..., None]:
     return make
 
 
-def take_steps(world: World, goal: Goal, killed_after: int | None = None, confirm: str = BACKUP) -> None:
-    """One run of a playbook, killed after so many writes of it."""
+def take_steps(world: World, goal: Goal, killed_after: int | None = None, confirm: str = BACKUP, **asked: Any) -> None:
+    """One run of a playbook, killed after so many writes of it. ``asked``: what else it was given."""
     run = fake_run(DOCUMENT, world, operation=GOALS[goal])
+    run.control_plane = world.inside
     world.until = None if killed_after is None else world.writes + killed_after
-    restoring = Restoring(run, goal, Asked(confirm=confirm, keys=("a key",)), timeout=0)
+    restoring = Restoring(run, goal, Asked(confirm=confirm, keys=("a key",), **asked), timeout=0)
     try:
         if goal is Goal.QUARANTINE:
             restoring.begin()

@@ -143,3 +143,19 @@ def test_the_report_says_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     told = observe._quarantined(run)
     assert f"restored from {RESTORE.backup}" in told
     assert "karmada-scheduler" in told
+
+
+def test_after_the_release_of_a_part_only_the_rest_is_the_way_out() -> None:
+    part = replace(RESTORE, step="PartReleased", parts={"m1": ()})
+    told = restoring.problem(run_with(part).state, "install", "here")
+    assert told
+    assert "the rest is held" in told.what
+    assert "restore_undo" not in told.remedy
+
+
+def test_the_report_says_which_part_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {"m1": (), "m2": ("shop",)}
+    run = run_with(replace(RESTORE, step="PartReleased", parts=parts))
+    monkeypatch.setattr(Run, "state", replace(run.state, etcd=replace(ETCD, generation=2)))
+    told = observe._quarantined(run)
+    assert f"restored from {RESTORE.backup}; released is m1, m2 (namespace shop), and all else is held" in told

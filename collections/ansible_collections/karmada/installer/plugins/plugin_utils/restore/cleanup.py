@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Old data of a restore in pods: what it has put aside goes, by a word of the user, and nothing else.
+
+Folders are emptied by a pod beside each member (``render.etcd_cleanup``). They stay on record until all are empty, so a
+run that was killed is carried on by the next one, which empties each once more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ..api_object import Object
+from ..components.etcd_configuration import folder_of
+from ..components.state import State
+from ..components.table import ETCD
+from ..kube.apply import Change
+from ..kube.errors import ApiError
+from ..kube.limits import AT_ONCE
+from ..kube.objects import Ref
+from ..kube.readiness import reason_not_ready
+from ..problems import Problem, ProblemsError, Reason
+from ..redaction import shown
+from ..render import etcd_cleanup
+from ..run import restoring
+from ..run.run import Run
+
+OPERATION = "restore_cleanup"
+_LOOK_SECONDS = 0.5
+#: Lines of etcd's last words: why it did not start, and a stack.
+_LINES = 100
+
+
+def due(state: State) -> tuple[str, ...]:
+    """Folders that a restore has put aside and that no member uses. Raises AssertionError if one is in use."""
+    aside = state.restore.aside if state.restore else ()
+    used = {folder_of(state.etcd.generation, each) for each in state.etcd.members} | {folder_of(state.etcd.generation)}
+    if used & set(aside):
+        raise AssertionError(f"data in use is on record as put aside: {', '.join(sorted(used & set(aside)))}")
+    return tuple(aside)
+
+
+def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
+    """Empty the folders that a restore has put aside. Raises ProblemsError if it is under way, or not confirmed."""
+    stored = run.stored_state
+    if stored is None:
+        remedy = "run karmada.installer.install first"
+        raise ProblemsError(Problem("there is no etcd yet", run.place.where, remedy, reason=Reason.NOT_INSTALLED))
+    if problem := restoring.problem(stored, OPERATION, run.place.where):
+        raise ProblemsError(
+            replace(problem, what=f"{problem.what}; old data goes when that is over"), "nothing was removed"
+        )
+    folders = due(stored)
+    if not folders:
+        return []
+    if not run.place.in_pods or run.place.etcd_apart:
+        remedy = f"remove them from the folder of etcd's data on its hosts: {', '.join(folders)}"
+        what = "old data of etcd on plain hosts is not removed from here"
+        raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.FIELD_WITHOUT_EFFECT))
+    members = _members(stored)
+    changes = [
+        Change(_claim(run, member), "changed", None, note=f"{folder} emptied")
+        for folder in folders
+        for member in members
+    ]
+    if run.check:
+        return changes
+    _require_confirmed(run, stored, folders, members, confirm)
+    with run.writing("remove old data of etcd"):
+        # A run that had the lock before may have ended it.
+        folders = due(run.state)
+        deadline = time.monotonic() + timeout
+        for folder in folders:
+            run.say(f"etcd: removing {folder} from the volumes of {', '.join(members)}")
+            _empty(run, folder, members, deadline)
+        journal = replace(run.state.journal, finished=datetime.now(UTC).isoformat(), step="")
+        restore = replace(run.state.restore, aside=()) if run.state.restore else None
+        run.save(replace(run.state, journal=journal, restore=restore))
+    return changes
+
+
+def _members(state: State) -> list[str]:
+    """Members whose volumes may have such folders: those that the restore knew, and that are still there."""
+    known = set(state.restore.members) if state.restore else set()
+    return [each.name for each in state.etcd.members if each.name in known]
+
+
+def _claim(run: Run, member: str) -> Ref:
+    return Ref("v1", "PersistentVolumeClaim", f"data-{member}", run.namespace)
+
+
+def _require_confirmed(run: Run, state: State, folders: Sequence[str], members: Sequence[str], confirm: str) -> None:
+    if confirm == run.name:
+        return
+    from_when = f"of the restore from {state.restore.backup} ({state.restore.name})" if state.restore else ""
+    what = f"{', '.join(folders)} would be removed for good from the volumes of {', '.join(members)}: data {from_when}"
+    if confirm:
+        what = f"{confirm} was confirmed, and this is {run.name}; {what}"
+    remedy = f"if that is meant: -e restore_cleanup_confirm={run.name}"
+    problem = Problem(what, run.place.where, remedy, reason=Reason.CONFIRMATION_REQUIRED)
+    raise ProblemsError(problem, "nothing was removed")
+
+
+def _empty(run: Run, folder: str, members: Sequence[str], deadline: float) -> None:
+    """Empty a folder in the volume of each of these members. Raises ProblemsError with those where that failed."""
+    _forget(run)
+    nodes = {
+        each["metadata"]["name"]: each["spec"].get("nodeName", "")
+        for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=run.instance.pod_selector(ETCD.name))
+    }
+    workload = run.workload(ETCD.name)
+    owner = run.host_cluster.get(*workload)
+    for member in members:
+        pod = etcd_cleanup.pod(run.instance, member, folder, nodes.get(member, ""))
+        if owner:
+            # They go with it, should nobody come to delete them.
+            reference = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
+            pod["metadata"]["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
+        run.host_cluster.apply(pod)
+    names = [etcd_cleanup.pod_name(member, folder) for member in members]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        told = [each for each in pool.map(lambda name: _wait(run, name, deadline), names) if each]
+    if told:
+        raise ProblemsError(told, "what was removed stays so, and the next run goes on from there")
+    _forget(run)
+
+
+def _wait(run: Run, name: str, deadline: float) -> Problem | None:
+    """Problem of a pod that has not emptied its folder; None if it has."""
+    remedy, place = "mend that, and run it again", f"pod {name}"
+    while True:
+        live: Object | None = run.host_cluster.get("v1", "Pod", name, run.namespace)
+        phase = ((live or {}).get("status") or {}).get("phase", "")
+        if live is None or phase in ("Failed", "Succeeded"):
+            break
+        if time.monotonic() > deadline:
+            what = f"it does not come to its end in time ({reason_not_ready(live) or phase})"
+            return Problem(what, place, remedy, reason=Reason.NOT_READY_IN_TIME)
+        time.sleep(_LOOK_SECONDS)
+    if live is None:
+        return Problem("somebody has deleted it", place, remedy, reason=Reason.NOT_READY_IN_TIME)
+    try:
+        said = run.host_cluster.logs(name, run.namespace, etcd_cleanup.CLEANER, _LINES)
+    except ApiError as error:
+        said = str(error)
+    if etcd_cleanup.is_empty(said):
+        return None
+    why = next((line for line in said.splitlines() if '"error"' in line), said[-500:])
+    return Problem(f"it has not emptied the folder: {shown(why)}", place, remedy, reason=Reason.NOT_READY_IN_TIME)
+
+
+def _forget(run: Run) -> None:
+    """Delete the pods, and wait until they are gone: another one of the same name would not be made else."""
+    selector = run.instance.pod_selector(etcd_cleanup.NAME)
+    while pods := run.host_cluster.list("v1", "Pod", run.namespace, labels=selector):
+        for pod in pods:
+            run.require_lock()
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            run.host_cluster.delete("v1", "Pod", name, run.namespace, uid=uid, grace_seconds=0)
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of a release that ask which part is meant: what is left is held, and let go by a later run (``partial``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..components.state import RestoreState
+from ..kube.apply import Change
+from ..problems import Problem, Reason
+from ..run.run import Run
+from . import held, partial
+from .check import Asked
+from .plan import Goal, Step, is_partial, is_quarantined
+
+
+@dataclass(frozen=True)
+class Releasing:
+    """A release by one run. ``save`` puts fields of the restore on record, ``changes`` gets what was changed."""
+
+    run: Run
+    goal: Goal
+    asked: Asked
+    timeout: float
+    changes: list[Change]
+    save: Callable[..., Any]
+
+    @property
+    def _journal(self) -> RestoreState:
+        if self.run.state.restore is None:
+            raise AssertionError("there is no restore on record")
+        return self.run.state.restore
+
+    @property
+    def _decides(self) -> bool:
+        """True if the next step depends on what is held, and there is an API server to ask."""
+        journal = self._journal
+        return self.goal is Goal.RELEASE and (is_quarantined(journal) or journal.step == Step.PART_RELEASED)
+
+    def parts(self) -> held.Parts:
+        """Parts that are to be released by now. Raises ProblemsError for names that there are not."""
+        return self._wanted() if self._decides else self._journal.parts or held.EVERYTHING
+
+    def loose(self) -> list[str]:
+        """Reasons why not all is held that is to be, by what is on record."""
+        journal = self._journal
+        if not self._decides or journal.step not in (Step.HOLD, Step.PART_RELEASED) or not is_partial(journal):
+            return []
+        return partial.wrong(self.run, journal.parts)
+
+    def hold(self) -> None:
+        """Hold what is not to be released. Nothing runs yet that writes to members."""
+        parts = self.parts()
+        self.save(parts=dict(parts))
+        self._settle(parts)
+
+    def let(self) -> None:
+        """Let go what is released by now: what an earlier run has held, and what was held when the backup was taken."""
+        for each in self.loose():
+            what = f"it was not held any more, and may have reached members: {each}"
+            self.run.tell(Problem.warning(what, Reason.QUARANTINE_OPEN, self.run.place.where))
+        parts, journal = self._wanted(), self._journal
+        if dict(parts) != dict(journal.parts or held.EVERYTHING):
+            # What was begun to be let go is let go, whatever the next run is asked.
+            self.save(parts=dict(parts), step=Step.WAKE_AGENTS)
+        self._settle(parts)
+
+    def part_released(self) -> None:
+        """Say what is released, and that the rest is not."""
+        self.run.say(f"released is {held.in_words(self._journal.parts)}; the rest is held until it is released, too")
+
+    def _wanted(self) -> held.Parts:
+        if self.goal is not Goal.RELEASE:
+            # Another playbook goes on with it, and has no say.
+            return self._journal.parts or held.EVERYTHING
+        return partial.wanted(self.run, self._journal, self.asked.clusters, self.asked.namespaces)
+
+    def _settle(self, parts: held.Parts) -> None:
+        settled = partial.settle(self.run, parts, self.timeout, self.asked.kept, self.asked.let_go)
+        self.changes.extend(settled.changes)
+        if settled.suspended or settled.resumed:
+            self.run.say(f"{settled.suspended} Works were suspended, and {settled.resumed} have what they had before")
