@@ -94,6 +94,7 @@ class Restoring:
             check.require_same(run, self.asked, stored.restore)
             return False
         chosen = check.choose(run, self.asked)
+        self.asked = self.asked.completed(run, chosen.wanted)
         if stored and stored.restore and check.is_done(stored.restore, chosen):
             run.say(f"{chosen.record.name} was restored and released; to restore it again, write another EtcdRestore")
             return False
@@ -127,6 +128,8 @@ class Restoring:
         if stored is None or stored.restore is None:
             what, remedy = "no restore is under way", "begin one with karmada.installer.restore"
             raise ProblemsError(Problem(what, self.run.place.where, remedy, reason=Reason.INVALID_ARGUMENT))
+        if self.goal is not Goal.QUARANTINE or not stored.restore.is_over:
+            check.require_named(stored.restore, self.asked.name, self.run.place.where)
         found = next_step(self._seen(), self.goal)
         if isinstance(found, Problem):
             raise ProblemsError(replace(found, where=self.run.place.where))
@@ -253,11 +256,11 @@ class Restoring:
         self._save(before=taken.record.name)
 
     def _prepare(self) -> None:
-        if not self.asked.keys:
-            remedy = "name the file with a private key of a recipient: -e restore_identity=FILE"
-            what = "the backup is encrypted, and no private key is here"
-            raise ProblemsError(Problem(what, "restore_identity", remedy, reason=Reason.RESTORE_IMPOSSIBLE))
-        delivery.prepare(self.run, self._chosen(), self.asked.keys, self.timeout)
+        chosen = self._chosen()
+        keys = self.asked.completed(self.run, chosen.wanted).keys
+        if not keys:
+            raise ProblemsError(check.no_key("the backup is encrypted"))
+        delivery.prepare(self.run, chosen, keys, self.timeout)
         self.run.go_on_with(self.run.state)
 
     # -- stopping ----------------------------------------------------------------------------------------------------
