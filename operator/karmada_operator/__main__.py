@@ -28,10 +28,10 @@ from .health import Health
 from .jobs import JobExecutor
 from .kinds import Key, Lane
 from .metrics import Metrics, Server
+from .orders import Seen
 from .probes import Probes, beside_objects
 from .processes import ProcessExecutor
-from .reconcile import Seen
-from .status import StatusWriter
+from .status_writer import StatusWriter
 from .watch import Watcher, seen_of
 from .work_queue import BOUNDS
 

@@ -27,11 +27,12 @@ from .health import Health, Instance
 from .kinds import Key, Kind, Lane
 from .memory import Memories
 from .metrics import Metrics
+from .orders import Around, Operation, Order, Seen
 from .probes import Probes
-from .reconcile import Around, Cancel, Claim, Forget, Operation, Refuse, Release, Seen, Start, Wait
+from .reconcile import Cancel, Claim, Forget, Refuse, Release, Start, Wait
 from .recorder import Recorder
 from .runs import Runs
-from .status import StatusWriter
+from .status_writer import StatusWriter
 from .watch import Watcher
 from .work_queue import Turn, WorkQueue
 
@@ -249,7 +250,7 @@ class Controller:
         """
         return key not in self._memories and self._runs.suspects_beside(key)
 
-    def _go_on(self, key: Key, lane: Lane, seen: Seen, order: reconcile.Order) -> None:
+    def _go_on(self, key: Key, lane: Lane, seen: Seen, order: Order) -> None:
         """Follow a run that an earlier leader started, in the lane that it would have been started in."""
         wanted = {Operation.REMOVE: Lane.DELETIONS, Operation.LOOK: Lane.ROUTINE}.get(order.operation, Lane.CHANGES)
         if lane is not wanted:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable, redacted
 
 from .kinds import Key
-from .reconcile import Outcome
+from .orders import Outcome
 
 #: Bytes of one line: a report of 1,000 members has some 300 KiB.
 LONGEST_LINE = 8 * 1024 * 1024
@@ -27,7 +27,7 @@ MESSAGE = 1024
 class RunSpec:
     """A run to carry out. ``variables`` are extra variables, of names and truth only. Limits in seconds and MiB.
 
-    ``kind`` and ``order`` (``reconcile.Order.plain``) are for whoever finds the run after the operator that started it.
+    ``kind`` and ``order`` (``orders.Order.plain``) are for whoever finds the run after the operator that started it.
     """
 
     run_id: str

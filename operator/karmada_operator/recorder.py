@@ -14,8 +14,9 @@ from .events import EventSender
 from .executor import Ending, RunSpec, Task
 from .kinds import Key, Kind, Lane
 from .metrics import Metrics
-from .reconcile import Operation, Order, Outcome, Seen, Start
-from .status import StatusWriter
+from .orders import Operation, Order, Outcome, Seen
+from .reconcile import Start
+from .status_writer import StatusWriter
 
 _LOG = logging.getLogger(__name__)
 

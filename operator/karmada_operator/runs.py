@@ -21,8 +21,9 @@ from .executor import Ending, Executor, Left, LeftBehind, Run, RunSpec, UnderWay
 from .health import Health, Instance
 from .kinds import Key, Kind, Lane
 from .memory import Memories
+from .orders import Operation, Order, Outcome, Seen
 from .probes import Probes
-from .reconcile import Operation, Order, Outcome, Seen, Start
+from .reconcile import Start
 from .recorder import Recorder
 
 _LOG = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 from . import inputs
 from .kinds import Key
-from .reconcile import Seen
+from .orders import Seen
 from .wishes import KEEP_LABELS, KNOWN, Wishes
 
 #: Seconds that one watch lasts. Also the longest for which a dead connection is not noticed.

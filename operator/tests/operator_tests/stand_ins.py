@@ -22,9 +22,9 @@ from karmada_operator.executor import Ending, Left, LeftBehind, RunSpec, Task
 from karmada_operator.health import Health
 from karmada_operator.kinds import Key, Kind, Lane
 from karmada_operator.metrics import Metrics
+from karmada_operator.orders import Outcome, Seen
 from karmada_operator.probes import Probes
-from karmada_operator.reconcile import Outcome, Seen
-from karmada_operator.status import StatusWriter
+from karmada_operator.status_writer import StatusWriter
 from karmada_operator.watch import Watcher, seen_of
 
 GROUP = "test.example/v1"

@@ -27,8 +27,8 @@ from ansible_collections.karmada.installer.tests.unit.support.stub_api import St
 from karmada_operator import jobs
 from karmada_operator.executor import Ending, Executor, LeftBehind, RunSpec, Task, parsed, told
 from karmada_operator.jobs import JobExecutor
+from karmada_operator.orders import Operation, Order, Outcome
 from karmada_operator.processes import ProcessExecutor
-from karmada_operator.reconcile import Operation, Order, Outcome
 
 from operator_tests.kubelet import JOBS, PODS, TEMPLATE, Kubelet
 from operator_tests.stand_ins import alive, alive_below, playbook

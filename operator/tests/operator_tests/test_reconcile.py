@@ -13,19 +13,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from karmada_operator import reconcile
 from karmada_operator.kinds import Lane
+from karmada_operator.orders import Around, Operation, Outcome, Seen
 from karmada_operator.reconcile import (
     LOOK_AGAIN,
     LOOK_AT_HOSTS,
-    Around,
     Cancel,
     Claim,
     Forget,
     Memory,
-    Operation,
-    Outcome,
     Refuse,
     Release,
-    Seen,
     Start,
     Wait,
     decide,
