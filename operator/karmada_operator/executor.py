@@ -27,6 +27,7 @@ MESSAGE = 1024
 class RunSpec:
     """A run to carry out. ``variables`` are extra variables, of names and truth only. Limits in seconds and MiB.
 
+    ``name`` is that of the object, ``deployment`` that of the KarmadaDeployment that it belongs to, if it is none.
     ``kind`` and ``order`` (``orders.Order.plain``) are for whoever finds the run after the operator that started it.
     """
 
@@ -34,9 +35,10 @@ class RunSpec:
     namespace: str
     name: str
     playbook: str
-    #: Of the object, as it was decided upon; another one is not carried out. Empty and 0: whatever is there.
+    #: Of the KarmadaDeployment, as it was decided upon; another one is not carried out. Empty and 0: whatever is there.
     uid: str = ""
     generation: int = 0
+    deployment: str = ""
     check: bool = False
     variables: dict[str, Any] = field(default_factory=dict)
     time_limit: float = 7200.0
@@ -79,6 +81,8 @@ class Ending:
     problems: tuple[dict[str, str], ...] = ()
     report: dict[str, Any] | None = None
     peak_mib: int = 0
+    #: What a playbook passes on of backups and restores: fields of their status.
+    facts: dict[str, Any] = field(default_factory=dict)
     seen_gone: bool = True
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
 from .kinds import Lane
-from .orders import Around, Operation, Order, Outcome, Seen
+from .orders import NOTHING_AROUND, Around, Operation, Order, Outcome, Seen
 
 #: Seconds until the first and at most until a later attempt after a failure, before jitter.
 FIRST_RETRY, LONGEST_RETRY = 5.0, 600.0
@@ -20,6 +20,8 @@ FIRST_RETRY, LONGEST_RETRY = 5.0, 600.0
 JITTER = 0.2
 #: Seconds between two looks at a control plane in trouble, and at one on plain hosts, which nobody watches.
 LOOK_AGAIN, LOOK_AT_HOSTS = 60.0, 3600.0
+#: Seconds between two looks whether a control plane is still in quarantine: others may release it, too.
+LOOK_AT_QUARANTINE = 300.0
 #: Failures that no repetition mends: an edit does, or the look at the end of the period finds it mended.
 MENDED_BY_EDITS = frozenset(
     {
@@ -32,6 +34,7 @@ MENDED_BY_EDITS = frozenset(
         Reason.INVALID_OVERLAY,
         Reason.INVALID_AUDIT_POLICY,
         Reason.UNKNOWN_RELEASE,
+        Reason.RESTORE_NOT_CONFIRMED,
     }
 )
 
@@ -68,10 +71,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing to do before ``until``; None means before something changes."""
+    """Nothing to do before ``until``; None means before something changes. ``reason`` is for programs."""
 
     why: str
     until: float | None = None
+    reason: str = "Idle"
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class Forget:
 Action = Wait | Claim | Start | Cancel | Release | Refuse | Forget
 
 
-def order_of(seen: Seen, around: Around = Around()) -> Order:
+def order_of(seen: Seen, around: Around = NOTHING_AROUND) -> Order:
     """The order for which an object asks as it is seen now."""
     given_up = sorted({member for member, secret in seen.access if secret in around.lost})
     return Order(
@@ -135,7 +139,7 @@ def order_of(seen: Seen, around: Around = Around()) -> Order:
 
 
 def decide(  # noqa: PLR0911 - a line for each thing that may be seen
-    seen: Seen | None, memory: Memory, now: float, around: Around = Around()
+    seen: Seen | None, memory: Memory, now: float, around: Around = NOTHING_AROUND
 ) -> Action:
     """Next action for an object; None means that it is gone."""
     if memory.running is not None:
@@ -156,7 +160,18 @@ def decide(  # noqa: PLR0911 - a line for each thing that may be seen
         return Claim()
     if seen.deleting and not seen.wishes.dry_run and (lost := sorted(seen.needs & around.lost)):
         return Release(kept=True, left=f"the control plane; it cannot be reached any more: no Secret {', '.join(lost)}")
+    if seen.quarantined and not seen.deleting:
+        return _in_quarantine(seen, memory, now, around)
     return _next_run(seen, memory, now, around)
+
+
+def _in_quarantine(seen: Seen, memory: Memory, now: float, around: Around) -> Action:
+    """Action upon a control plane that a restore holds: an install would be refused, so it waits for its end."""
+    until = memory.look_from + LOOK_AT_QUARANTINE
+    if now >= until:
+        look = replace(order_of(seen, around), operation=Operation.LOOK, in_trouble=bool(around.trouble))
+        return Start(look, Lane.ROUTINE, "to see whether it is still in quarantine")
+    return Wait("a restore holds it, until that is released or taken back", until, "Quarantined")
 
 
 def _during(seen: Seen | None, memory: Memory, running: Order) -> Action:
