@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 
 from . import status, telling
 from .events import EventSender
@@ -94,7 +96,7 @@ class Recorder:
             "startTime": began.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "completionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        tells, now = telling.of(self._kinds[key.kind]), self._seen(key) or seen
+        tells, now = telling.of(self._kinds[key.kind]), self._now(key, seen, order)
         self._writer.tell(key, seen.uid, lambda told: tells.after(told, now, order, ending, run))
         if order.operation in OF_A_RESTORE and ending.report is not None:
             report = ending.report
@@ -118,6 +120,24 @@ class Recorder:
             what = f"{key} is gone, and takes nothing back: the control plane stays as it is. Write one of that name, "
             what += "or run karmada.installer.release or restore_undo"
             self._events.send(owner, seen.uid, "LeftInQuarantine", what, warning=True)
+
+    def _now(self, key: Key, seen: Seen, order: Order) -> Seen:
+        """Object as it is now. Of a restore its generation says what its user cannot have read, so nobody may be late.
+
+        A watch may not have told yet of what was written a moment ago.
+        """
+        found = self._seen(key) or seen
+        if order.operation is not Operation.RESTORE:
+            return found
+        kind = self._kinds[key.kind]
+        try:
+            live = self._cluster.get(kind.api_version, kind.kind, key.name, key.namespace)
+        except ApiError as error:
+            _LOG.warning("cannot see what was decided meanwhile: %s", error, extra={"object": str(key)})
+            return found
+        if live is None or live["metadata"]["uid"] != found.uid:
+            return found
+        return replace(found, generation=int(live["metadata"].get("generation") or found.generation))
 
     def _tell_owner(self, key: Key, change: Callable[[Told], Told]) -> None:
         """Change what is told of the control plane that an object belongs to."""

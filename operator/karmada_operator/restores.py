@@ -24,6 +24,8 @@ RELEASED, UNDONE = "Released", "Undone"
 #: Phases in which the control plane is held by this restore, and those after which nothing is done any more.
 UNDER_WAY = frozenset({RESTORING, QUARANTINED, RELEASING, UNDOING})
 OVER = frozenset({RELEASED, UNDONE})
+#: Phases that a restore which has come to its end can have.
+_RESTORED = frozenset({QUARANTINED, RELEASING, UNDOING, *OVER})
 #: Seconds between two looks at what it waits for.
 LOOK = 60.0
 
@@ -84,6 +86,9 @@ def _held(seen: Seen, beside: Beside) -> Wait | None:
 
 
 def _next_run(seen: Seen, restore: Restore, memory: Memory, now: float, beside: Beside, around: Around) -> Action:
+    if memory.done is not None and memory.done.operation is Operation.RESTORE and restore.phase not in _RESTORED:
+        # Whatever was edited meanwhile: it is not restored once more.
+        return Wait("its end is being told", now + LOOK)
     operation, idle = _wanted(seen, restore, memory, beside)
     if operation is None:
         return idle

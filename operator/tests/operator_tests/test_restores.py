@@ -138,6 +138,12 @@ def test_in_quarantine_a_word_has_it_compared_again() -> None:
     assert isinstance(decide(asked, memory, 0.0, BESIDE), Start)
 
 
+def test_what_is_restored_is_not_restored_again_because_its_status_is_late() -> None:
+    memory = ended(started(Memory(), Order(Operation.RESTORE, "u1", 2)), Outcome.SUCCEEDED, 0.0, period=1, chance=0.0)
+    late = seen(3, phase="Restoring", carried_out=2, confirm=BACKUP, decision=RELEASE)
+    assert decide(late, memory, 0.0, BESIDE) == Wait("its end is being told", restores.LOOK)
+
+
 def test_a_run_goes_on_to_its_end_when_its_object_is_deleted() -> None:
     memory = started(Memory(), Order(Operation.RESTORE, "u1", 1))
     for gone in (None, replace(SEEN, uid="u2")):
