@@ -199,6 +199,42 @@ def test_a_playbook_that_is_not_there_is_a_failure(executor: Executor, tmp_path:
     assert "ansible-playbook ended with" in ending.message
 
 
+def test_what_a_playbook_passes_on_of_backups_and_restores_comes_back(executor: Executor, tmp_path: Path) -> None:
+    """Of the object of the run only, and numbers only of what differs on members."""
+    tasks = """
+    - name: Pass it on
+      ansible.builtin.set_stats:
+        data:
+          karmada_backups_status:
+            - {name: x, status: {count: 3, newest: {name: x-1}, conditions: []}}
+            - {name: other, status: {count: 9}}
+          karmada_restore_drift:
+            members: [{member: m1, counts: {older: 2}, objects: {older: [ConfigMap a/b]}, trouble: ""}]
+          of_others: 1
+    """
+    _, ending = followed(executor.start(spec(tmp_path, tasks)))
+    assert ending.outcome is Outcome.SUCCEEDED, ending
+    drift = {"members": [{"member": "m1", "counts": {"older": 2}, "trouble": ""}]}
+    assert ending.facts == {"count": 3, "newest": {"name": "x-1"}, "drift": drift}
+
+
+def test_a_run_for_what_belongs_to_a_control_plane_reads_that_ones_document(
+    place: Place, api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.types[manifest.API_VERSION] = [{"name": "karmadadeployments", "kind": manifest.KIND, "namespaced": True}]
+    meta = {"name": "prod", "namespace": "a", "generation": 7}
+    head = {"apiVersion": manifest.API_VERSION, "kind": manifest.KIND}
+    made = api.put(f"apis/{manifest.API_VERSION}/karmadadeployments", {**head, "metadata": meta, "spec": {}})
+    (tmp_path / "kubeconfig").write_text(json.dumps(api.kubeconfig()))
+    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(tmp_path / "kubeconfig"))
+    executor, tasks = place.executor(), "- {name: Reads, karmada.installer.require_document: {}}"
+    named = spec(tmp_path, tasks, uid=made["metadata"]["uid"], deployment="prod")
+    _, ending = followed(executor.start(named))
+    assert ending.outcome is Outcome.SUCCEEDED, ending
+    _, ending = followed(executor.start(replace(named, run_id="run-2", uid="another")))
+    assert ending.outcome is Outcome.CANCELLED
+
+
 def test_a_run_for_another_generation_or_object_counts_as_cancelled(
     place: Place, api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

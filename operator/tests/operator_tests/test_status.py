@@ -19,7 +19,7 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from karmada_operator import kinds, status_writer
+from karmada_operator import kinds, status, status_writer
 from karmada_operator.executor import Ending, Task
 from karmada_operator.kinds import Key, Lane
 from karmada_operator.orders import Operation, Order, Outcome
@@ -55,6 +55,19 @@ def test_phases_never_go_back_within_a_run(heard: list[Task], lane: Lane, removi
     assert indices == sorted(indices)
     if lane is Lane.ROUTINE and not removing:
         assert set(reached) == {"Completed"}, "a look is no installation"
+
+
+def test_what_holds_a_control_plane_is_its_phase_until_a_report_says_otherwise() -> None:
+    refused = Ending(Outcome.FAILED, "it is being restored", reason="Quarantined")
+    told = after(begun(Told(report=REPORT, phase="Completed"), ORDER, Lane.CHANGES, "why"), ORDER, refused, RUN)
+    assert (told.phase, told.conditions["Progressing"].reason) == ("Quarantined", "Quarantined")
+    assert "Degraded" not in told.conditions, "what was asked for is as good as it was"
+    look = replace(ORDER, operation=Operation.LOOK)
+    for phase in ("Quarantined", "Completed"):
+        seen = Ending(Outcome.SUCCEEDED, report={**REPORT, "phase": phase})
+        assert after(told, look, seen, RUN).phase == phase
+    back = status.restored(status.held(told, "back"), REPORT)
+    assert (back.phase, back.conditions["Progressing"].reason) == ("Completed", "Idle")
 
 
 def test_what_is_waited_for_is_told() -> None:
