@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the operator's image without a container engine, with what operator/Containerfile puts into it.
 
-    image.py [--artifacts FOLDER] REFERENCE          prints the archive as nodes of the lab see it
+    image.py [--artifacts FOLDER] [--etcd VERSION] REFERENCE          prints the archive as nodes of the lab see it
 
 Debian, the virtual environment and the product are a layer each, and the first two stay in the lab's cache. FOLDER has
-artifacts that were prepared; it is /opt/artifacts in the image, as in one that a site without internet derives.
+artifacts that were prepared; it is /opt/artifacts in the image, as in one that a site without internet derives. With a
+version of etcd it has the programs by which backups are proved, too.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def debian(lab: Lab) -> Path:
     )
 
 
-def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None) -> None:
+def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None, etcd: str) -> None:
     """Fill this folder with what of ours is in the image: the built collection, compiled, and the operator."""
     karmada, build = folder / "opt/karmada", folder.with_name("build")
     galaxy = [str(Path(sys.executable).with_name("ansible-galaxy")), "collection"]
@@ -95,6 +96,15 @@ def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None) -> None:
         # No programs: pods take theirs out of images.
         ours = shutil.ignore_patterns("bin")
         shutil.copytree(artifacts / "karmada", folder / "opt/artifacts/karmada", ignore=ours)
+        sums = []
+        for name in ("etcd", "etcdutl") if etcd else ():
+            below = Path("etcd", etcd, "bin/linux/amd64", name)
+            target = folder / "opt/artifacts" / below
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(artifacts / "etcd" / etcd / "bin" / name, target)
+            sums.append(f"{_digest(target).removeprefix('sha256:')}  {below}\n")
+        if sums:
+            (folder / "opt/artifacts/sha256sums").write_text("".join(sums))
 
 
 def _run(words: Sequence[str], **more: str) -> None:
@@ -193,6 +203,7 @@ def main() -> int:
     """Make the image."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--artifacts", type=Path)
+    parser.add_argument("--etcd", default="")
     parser.add_argument("reference")
     options = parser.parse_args()
     lab = Lab.from_environment()
@@ -203,7 +214,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(dir=lab.cache) as work:
             folder, top = Path(work) / "product", Path(work) / "product.tar"
             folder.mkdir()
-            product(lab, root, folder, options.artifacts)
+            product(lab, root, folder, options.artifacts, options.etcd)
             layer(folder, "", top)
             name = f"{options.reference.replace('/', '_').replace(':', '_')}.tar"
             write(lab.cache / "images" / name, options.reference, [*below, top])

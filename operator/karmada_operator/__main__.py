@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import redacted
@@ -22,17 +21,18 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run_process impo
 
 from . import jobs, kinds, leader
 from .controller import Controller
+from .deciding import keeper
 from .events import EventSender
 from .executor import Executor
 from .health import Health
 from .jobs import JobExecutor
 from .kinds import Key, Lane
 from .metrics import Metrics, Server
+from .orders import Seen
 from .probes import Probes, beside_objects
 from .processes import ProcessExecutor
-from .reconcile import Seen
-from .status import StatusWriter
-from .watch import Watcher, seen_of
+from .status_writer import StatusWriter
+from .watch import Watcher
 from .work_queue import BOUNDS
 
 #: Seconds between two looks for orphans whose exit status nobody took.
@@ -69,6 +69,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=Path, help="template of a Job: each run is one, and not processes of this one")
     parser.add_argument("--most-runs", type=int, default=BOUNDS[Lane.CHANGES], help="installs at once")
     parser.add_argument("--most-deletions", type=int, default=BOUNDS[Lane.DELETIONS], help="deletions at once")
+    parser.add_argument("--most-restores", type=int, default=BOUNDS[Lane.RESTORES], help="restores at once")
+    parser.add_argument("--most-backups", type=int, default=BOUNDS[Lane.BACKUPS], help="backups at once")
     parser.add_argument("--lease-namespace", default=os.environ.get("POD_NAMESPACE", "default"))
     parser.add_argument("--lease-name", default=leader.LEASE, help="another one for each selector")
     parser.add_argument("--listen", default="0.0.0.0", help="address of metrics and probes")  # noqa: S104 - for the kubelet
@@ -116,16 +118,19 @@ def _serve(
 
     def watchers(changed: Callable[[Key], None]) -> list[Watcher[Seen]]:
         def watcher(kind: kinds.Kind, place: str | None) -> Watcher[Seen]:
-            def keep(obj: Object) -> Seen:
-                return seen_of(obj, kind.finalizer)
-
-            labels = settings.selector
+            keep, labels = keeper(kind), settings.selector
             return Watcher(cluster, kind.api_version, kind.kind, keep, changed, namespace=place, labels=labels)
 
         return [watcher(kind, place) for kind in table.values() for place in places]
 
     health = Health(cluster, places)
-    bounds = {**BOUNDS, Lane.CHANGES: settings.most_runs, Lane.DELETIONS: settings.most_deletions}
+    bounds = {
+        **BOUNDS,
+        Lane.CHANGES: settings.most_runs,
+        Lane.DELETIONS: settings.most_deletions,
+        Lane.RESTORES: settings.most_restores,
+        Lane.BACKUPS: settings.most_backups,
+    }
     probes = Probes(beside_objects(cluster))
     controller = Controller(
         cluster, table, watchers, executor, writer, events, metrics, health, probes=probes, bounds=bounds

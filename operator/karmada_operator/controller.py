@@ -14,24 +14,27 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
-from . import inputs, reconcile, status, wishes
+from . import inputs, reconcile, telling, wishes
+from .deciding import Decider
 from .events import EventSender
 from .executor import Executor
 from .health import Health, Instance
 from .kinds import Key, Kind, Lane
 from .memory import Memories
 from .metrics import Metrics
+from .orders import Around, Operation, Order, Seen
 from .probes import Probes
-from .reconcile import Around, Cancel, Claim, Forget, Operation, Refuse, Release, Seen, Start, Wait
+from .reconcile import Cancel, Claim, Forget, Refuse, Release, Start, Wait
 from .recorder import Recorder
 from .runs import Runs
-from .status import StatusWriter
+from .status_writer import StatusWriter
 from .watch import Watcher
 from .work_queue import Turn, WorkQueue
 
@@ -63,8 +66,10 @@ class Controller:
     ) -> None:
         self._cluster, self._kinds = cluster, kinds
         self._writer, self._events, self._metrics = writer, events, metrics
-        self._queue = WorkQueue(bounds)
-        self._memories, self._recorder = Memories(), Recorder(cluster, kinds, writer, events, metrics)
+        self._decider = Decider(kinds, lambda: self._watchers)
+        self._queue = WorkQueue(bounds, group_of=self._decider.instance)
+        self._memories = Memories()
+        self._recorder = Recorder(cluster, kinds, writer, events, metrics, seen=self._seen, owner=self._decider.owner)
         self._runs = Runs(
             kinds,
             executor,
@@ -72,6 +77,8 @@ class Controller:
             self._recorder,
             health,
             probes,
+            instance=self._decider.instance,
+            owner=self._uid_of_owner,
             found=self._reconsider,
             ended=lambda key: self._queue.add(key, Lane.QUICK),
         )
@@ -79,6 +86,7 @@ class Controller:
         self._troubles: dict[Key, int] = {}
         self._around: dict[Key, Around] = {}
         self._refused: dict[Key, str] = {}
+        self._watchers: Sequence[Watcher[Seen]] = ()
         self._watchers = watchers(self.changed)
         self._health, self._probes = health, probes
         self._threads: list[Watcher[Any]] = [*self._watchers, *health.watchers]
@@ -129,18 +137,21 @@ class Controller:
 
     def changed(self, key: Key) -> None:
         """Have a key looked at; a run that is under way and shall not be is ended at once."""
-        self._reconsider(key)
-        self._queue.add(key, self._lane(self._decide(key)))
+        for each in (key, *self._decider.belongings(key)):
+            self._reconsider(each)
+            self._queue.add(each, self._lane(self._decide(each)))
 
     def health_changed(self, instance: Instance) -> None:
         """Have the objects of an instance looked at whose workloads have changed."""
-        for kind in self._kinds:
-            key = Key(kind, *instance)
-            if self._seen(key) is not None:
+        for name, kind in self._kinds.items():
+            key = Key(name, *instance)
+            if not kind.belongs and self._seen(key) is not None:
                 self._queue.add(key, Lane.QUICK)
 
     def _doubt(self, key: Key) -> None:
         """Compare an instance with what its last run has left, unless a run is changing it."""
+        if self._kinds[key.kind].belongs:
+            return
         instance = Instance(key.namespace, key.name)
         verdict, found = self._health.verdict(instance), self._probes.finding(instance)
         seen = self._seen(key)
@@ -176,13 +187,17 @@ class Controller:
             self._runs.cancel(key, action.why)
 
     def _seen(self, key: Key) -> Seen | None:
-        return next((found for each in self._watchers if (found := each.get(key)) is not None), None)
+        return self._decider.seen(key)
+
+    def _uid_of_owner(self, key: Key) -> str:
+        owner = self._decider.owner(key)
+        seen = self._seen(owner) if owner is not None else None
+        return seen.uid if seen is not None else ""
 
     def _decide(self, key: Key) -> reconcile.Action:
-        seen = self._seen(key)
         with self._guard:
             around = self._around.get(key, Around())
-        return reconcile.decide(seen, self._memories.of(key), time.monotonic(), around)
+        return self._decider.decide(key, self._memories.of(key), around)
 
     @staticmethod
     def _lane(action: reconcile.Action) -> Lane:
@@ -223,7 +238,7 @@ class Controller:
         if isinstance(action, Start) and action.lane is not lane:
             self._queue.add(key, action.lane)
             return
-        if isinstance(action, Start) and action.lane is Lane.ROUTINE and self._held_back(key):
+        if isinstance(action, Start) and self._held_back(key, action):
             self._queue.postpone(key, Lane.QUICK, HELD)
             return
         match action, seen:
@@ -239,19 +254,23 @@ class Controller:
                 self._release(key, seen, action)
             case Refuse(problems), Seen():
                 self._refuse(key, seen, problems)
-            case Wait(_, until), Seen():
-                self._wait(key, seen, until)
+            case Wait(), Seen():
+                self._wait(key, seen, action)
 
-    def _held_back(self, key: Key) -> bool:
+    def _held_back(self, key: Key, action: Start) -> bool:
         """Whether the first look at what works is put off, because this operator has broken another one that worked.
 
-        So an upgrade of the operator that goes wrong goes wrong once.
+        So an upgrade of the operator that goes wrong goes wrong once. What an earlier leader has started in the same
+        control plane is followed first.
         """
-        return key not in self._memories and self._runs.suspects_beside(key)
+        if self._runs.left_beside(key):
+            return True
+        return action.lane is Lane.ROUTINE and key not in self._memories and self._runs.suspects_beside(key)
 
-    def _go_on(self, key: Key, lane: Lane, seen: Seen, order: reconcile.Order) -> None:
+    def _go_on(self, key: Key, lane: Lane, seen: Seen, order: Order) -> None:
         """Follow a run that an earlier leader started, in the lane that it would have been started in."""
-        wanted = {Operation.REMOVE: Lane.DELETIONS, Operation.LOOK: Lane.ROUTINE}.get(order.operation, Lane.CHANGES)
+        of_others = {Operation.REMOVE: Lane.DELETIONS, Operation.LOOK: Lane.ROUTINE}
+        wanted = of_others.get(order.operation, self._kinds[key.kind].lane)
         if lane is not wanted:
             self._queue.add(key, wanted)
             return
@@ -263,6 +282,8 @@ class Controller:
 
         The operator has rights there that the object's author may not have.
         """
+        owner = self._decider.owner(key)
+        seen = (self._seen(owner) if owner is not None else None) or seen
         if not seen.elsewhere:
             return None
         try:
@@ -281,31 +302,35 @@ class Controller:
         )
 
     def _refuse(self, key: Key, seen: Seen, problems: tuple[Problem, ...]) -> None:
-        self._writer.tell(key, seen.uid, lambda told: status.refused(told, seen.generation, problems))
+        tells = telling.of(self._kinds[key.kind])
+        self._writer.tell(key, seen.uid, lambda told: tells.refused(told, seen, problems))
         if (text := "; ".join(map(str, problems))) != self._refused.get(key):
             self._refused[key] = text
             self._events.send(key, seen.uid, "Refused", text, warning=True)
         # What was refused because of another object may be allowed by now.
         self._queue.postpone(key, Lane.QUICK, REFUSED)
 
-    def _wait(self, key: Key, seen: Seen, until: float | None) -> None:
+    def _wait(self, key: Key, seen: Seen, wait: Wait) -> None:
         if not seen.deleting or seen.wishes.paused:
-            paused = seen.wishes.paused
-            self._writer.tell(key, seen.uid, lambda told: status.at_rest(told, seen.generation, paused=paused))
-        due = [] if until is None else [until - time.monotonic()]
+            tells, clock = telling.of(self._kinds[key.kind]), datetime.now(UTC)
+            self._writer.tell(key, seen.uid, lambda told: tells.at_rest(told, seen, wait, clock))
+        due = [] if wait.until is None else [wait.until - time.monotonic()]
         if seen.references and not seen.deleting:
             due.append(inputs.EVERY * random.uniform(0.8, 1))  # noqa: S311 - spreads load
         if due:
             self._queue.postpone(key, Lane.QUICK, max(0.0, min(due)))
 
     def _forget(self, key: Key) -> None:
+        if (owner := self._decider.forget(key)) is not None:
+            self._recorder.left_held(key, owner)
         with self._guard:
             self._around.pop(key, None)
             self._refused.pop(key, None)
         self._runs.forget(key)
         self._memories.forget(key)
-        self._health.forget(Instance(key.namespace, key.name))
-        self._probes.forget(Instance(key.namespace, key.name))
+        if not self._kinds[key.kind].belongs:
+            self._health.forget(Instance(key.namespace, key.name))
+            self._probes.forget(Instance(key.namespace, key.name))
         self._writer.forget(key)
         self._metrics.forget(key)
 

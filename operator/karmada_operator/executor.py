@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable, redacted
 
 from .kinds import Key
-from .reconcile import Outcome
+from .orders import Outcome
 
 #: Bytes of one line: a report of 1,000 members has some 300 KiB.
 LONGEST_LINE = 8 * 1024 * 1024
@@ -27,16 +27,18 @@ MESSAGE = 1024
 class RunSpec:
     """A run to carry out. ``variables`` are extra variables, of names and truth only. Limits in seconds and MiB.
 
-    ``kind`` and ``order`` (``reconcile.Order.plain``) are for whoever finds the run after the operator that started it.
+    ``name`` is that of the object, ``deployment`` that of the KarmadaDeployment that it belongs to, if it is none.
+    ``kind`` and ``order`` (``orders.Order.plain``) are for whoever finds the run after the operator that started it.
     """
 
     run_id: str
     namespace: str
     name: str
     playbook: str
-    #: Of the object, as it was decided upon; another one is not carried out. Empty and 0: whatever is there.
+    #: Of the KarmadaDeployment, as it was decided upon; another one is not carried out. Empty and 0: whatever is there.
     uid: str = ""
     generation: int = 0
+    deployment: str = ""
     check: bool = False
     variables: dict[str, Any] = field(default_factory=dict)
     time_limit: float = 7200.0
@@ -79,6 +81,8 @@ class Ending:
     problems: tuple[dict[str, str], ...] = ()
     report: dict[str, Any] | None = None
     peak_mib: int = 0
+    #: What a playbook passes on of backups and restores: fields of their status.
+    facts: dict[str, Any] = field(default_factory=dict)
     seen_gone: bool = True
 
     @property

@@ -26,7 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.stream impo
 
 from .executor import LONGEST_LINE, Ending, Left, LeftBehind, RunSpec, Task, UnderWay, parsed, told
 from .kinds import Key
-from .reconcile import Outcome
+from .orders import Outcome
 from .worker import GRACE
 
 BATCH = "batch/v1"

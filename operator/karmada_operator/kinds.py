@@ -22,6 +22,8 @@ class Lane(StrEnum):
     CHANGES = "changes"
     DELETIONS = "deletions"
     ROUTINE = "routine"
+    RESTORES = "restores"
+    BACKUPS = "backups"
 
 
 class Key(NamedTuple):
@@ -40,6 +42,8 @@ class Kind:
     """One row: a kind with its playbooks. ``period``, ``time_limit`` in seconds, ``memory_limit`` in MiB.
 
     Without a finalizer nothing is done when an object is deleted, without a report playbook nobody looks between runs.
+    ``lane`` is that of its runs. An object in the lanes of backups and restores belongs to the control plane that its
+    ``spec.deploymentRef`` names: a KarmadaDeployment in its namespace.
     """
 
     api_version: str
@@ -48,11 +52,19 @@ class Kind:
     finalizer: str = ""
     finalizer_playbook: str = ""
     report_playbook: str = ""
+    release_playbook: str = ""
+    undo_playbook: str = ""
+    lane: Lane = Lane.CHANGES
     period: float = 21600.0
     time_limit: float = 7200.0
     memory_limit: int = 1024
     #: Fields of the status that the schema knows; empty if no schema is named, and every field is written.
     status_fields: frozenset[str] = frozenset()
+
+    @property
+    def belongs(self) -> bool:
+        """Whether its objects belong to a control plane, and are none."""
+        return self.lane in (Lane.BACKUPS, Lane.RESTORES)
 
 
 def load(path: Path = DEFAULT) -> dict[str, Kind]:
@@ -74,6 +86,9 @@ def _row(row: dict[str, Any]) -> Kind:
         finalizer=finalizer.pop("name"),
         finalizer_playbook=finalizer.pop("playbook"),
         report_playbook=row.pop("reportPlaybook", ""),
+        release_playbook=row.pop("releasePlaybook", ""),
+        undo_playbook=row.pop("undoPlaybook", ""),
+        lane=Lane(row.pop("lane", Lane.CHANGES)),
         period=float(row.pop("reconcilePeriod", Kind.period)),
         time_limit=float(row.pop("runTimeout", Kind.time_limit)),
         memory_limit=int(row.pop("runMemoryMiB", Kind.memory_limit)),

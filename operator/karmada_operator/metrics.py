@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups, restores
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from . import schedules
 from .kinds import Key, Lane
 
 _OBJECT = ("kind", "namespace", "name")
@@ -49,10 +52,27 @@ class Metrics:
         self.expiry = Gauge(
             f"{theirs}certificate_expiry_timestamp_seconds", "End of the first certificate.", _OBJECT, registry=registry
         )
+        self.backup_age = Gauge(
+            "karmada_backup_age_seconds", "Age of the newest verified backup.", _OBJECT, registry=registry
+        )
+        self.backup_healthy = Gauge(
+            "karmada_backup_healthy", "Whether a verified backup is young enough.", _OBJECT, registry=registry
+        )
+        self.backup_size = Gauge(
+            "karmada_backup_size_bytes", "Size of the newest verified backup.", _OBJECT, registry=registry
+        )
+        self.backup_seconds = Gauge(
+            "karmada_backup_duration_seconds", "What the newest verified backup took.", _OBJECT, registry=registry
+        )
 
     def on_status(self, key: Key, status: Mapping[str, Any]) -> None:
         """Take the figures out of a status that was written."""
         conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+        if key.kind == backups.KIND:
+            self._on_backups(key, status, conditions)
+            return
+        if key.kind == restores.KIND:
+            return
         self.ready.labels(*key).set(conditions.get("Ready") == "True")
         members = [bool(each.get("ready")) for each in status.get("members") or ()]
         for ready in (True, False):
@@ -61,9 +81,22 @@ class Metrics:
         if ends:
             self.expiry.labels(*key).set(min(ends))
 
+    def _on_backups(self, key: Key, status: Mapping[str, Any], conditions: Mapping[str, str]) -> None:
+        self.backup_healthy.labels(*key).set(conditions.get("BackupHealthy") == "True")
+        newest = status.get("newest") or {}
+        begun = schedules.moment_of(newest.get("startTime"))
+        if begun is None:
+            return
+        start = begun.timestamp()
+        # It grows older between two writes.
+        self.backup_age.labels(*key).set_function(lambda: max(0.0, time.time() - start))
+        self.backup_size.labels(*key).set(newest["sizeBytes"])
+        self.backup_seconds.labels(*key).set(newest["durationSeconds"])
+
     def forget(self, key: Key) -> None:
         """Drop the figures of an object that is gone."""
-        for each in (self.ready, self.expiry, self.last_success):
+        of_backups = (self.backup_age, self.backup_healthy, self.backup_size, self.backup_seconds)
+        for each in (self.ready, self.expiry, self.last_success, *of_backups):
             each.remove_by_labels(dict(zip(_OBJECT, key, strict=True)))
         self.members.remove_by_labels(dict(zip(_OBJECT, key, strict=True)))
 

@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run_process impo
 from . import environment as surroundings
 from . import process_tree
 from .executor import LONGEST_LINE, Ending, Left, RunSpec, Task, parsed, told
-from .reconcile import Outcome
+from .orders import Outcome
 from .worker import GRACE, PARENT
 
 #: Seconds that a worker gets beyond its own limits before it is killed.

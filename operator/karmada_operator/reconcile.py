@@ -7,15 +7,12 @@ during a run makes another order, so exactly one more run, however many edits th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import dataclass, replace
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
 from .kinds import Lane
-from .wishes import Wishes
+from .orders import NOTHING_AROUND, Around, Operation, Order, Outcome, Seen
 
 #: Seconds until the first and at most until a later attempt after a failure, before jitter.
 FIRST_RETRY, LONGEST_RETRY = 5.0, 600.0
@@ -23,6 +20,8 @@ FIRST_RETRY, LONGEST_RETRY = 5.0, 600.0
 JITTER = 0.2
 #: Seconds between two looks at a control plane in trouble, and at one on plain hosts, which nobody watches.
 LOOK_AGAIN, LOOK_AT_HOSTS = 60.0, 3600.0
+#: Seconds between two looks whether a control plane is still in quarantine: others may release it, too.
+LOOK_AT_QUARANTINE = 300.0
 #: Failures that no repetition mends: an edit does, or the look at the end of the period finds it mended.
 MENDED_BY_EDITS = frozenset(
     {
@@ -35,103 +34,9 @@ MENDED_BY_EDITS = frozenset(
         Reason.INVALID_OVERLAY,
         Reason.INVALID_AUDIT_POLICY,
         Reason.UNKNOWN_RELEASE,
+        Reason.RESTORE_NOT_CONFIRMED,
     }
 )
-
-
-class Operation(StrEnum):
-    """Purpose of a run."""
-
-    INSTALL = "install"
-    REMOVE = "remove"
-    #: See what is there, and change nothing.
-    LOOK = "look"
-
-
-class Outcome(StrEnum):
-    """End of a run. A run is lost when it ended without telling how."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    TIMED_OUT = "timed out"
-    LOST = "lost"
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What of an object decides. ``version`` orders what was seen and decides nothing.
-
-    ``settled``: its status says that this generation was carried out. ``elsewhere`` is the namespace of this cluster
-    that it asks for, if that is not its own. ``references`` are (kind, name) of what its document names, ``members``
-    the names of its members. ``needs`` are the Secrets without which nothing of it can be reached, ``access`` is
-    (member, Secret).
-    """
-
-    uid: str
-    generation: int
-    wishes: Wishes = field(default_factory=Wishes)
-    claimed: bool = False
-    deleting: bool = False
-    keep: bool = False
-    settled: bool = False
-    elsewhere: str = ""
-    references: tuple[tuple[str, str], ...] = ()
-    members: frozenset[str] = frozenset()
-    needs: frozenset[str] = frozenset()
-    access: tuple[tuple[str, str], ...] = ()
-    on_hosts: bool = False
-    version: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True)
-class Around:
-    """What is seen around an object. ``inputs`` stands for Secrets and ConfigMaps that its document names.
-
-    Of one that is being deleted: ``lost`` are Secrets that it names and that are gone, and ``going`` says whether its
-    namespace is being deleted. ``trouble`` is why its control plane does not answer.
-    """
-
-    inputs: str = ""
-    lost: frozenset[str] = frozenset()
-    going: bool = False
-    trouble: str = ""
-
-
-@dataclass(frozen=True)
-class Order:
-    """What a run is for. ``inputs``: see ``Around``; ``given_up`` are members whose credentials are gone."""
-
-    operation: Operation
-    uid: str
-    generation: int
-    dry_run: bool = False
-    run_now: str = ""
-    confirmations: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    inputs: str = ""
-    given_up: tuple[str, ...] = ()
-    in_trouble: bool = False
-
-    def plain(self) -> dict[str, Any]:
-        """Plain data of it, as JSON has it."""
-        return {
-            **asdict(self),
-            "operation": self.operation.value,
-            "confirmations": [[name, [*names]] for name, names in self.confirmations],
-            "given_up": [*self.given_up],
-        }
-
-    @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Order:
-        """Order from its plain data. Raises KeyError, TypeError, ValueError for anything else."""
-        return cls(
-            **{
-                **found,
-                "operation": Operation(found["operation"]),
-                "confirmations": tuple((name, tuple(names)) for name, names in found.get("confirmations", ())),
-                "given_up": tuple(found.get("given_up", ())),
-            }
-        )
 
 
 @dataclass(frozen=True)
@@ -166,10 +71,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing to do before ``until``; None means before something changes."""
+    """Nothing to do before ``until``; None means before something changes. ``reason`` is for programs."""
 
     why: str
     until: float | None = None
+    reason: str = "Idle"
 
 
 @dataclass(frozen=True)
@@ -216,7 +122,7 @@ class Forget:
 Action = Wait | Claim | Start | Cancel | Release | Refuse | Forget
 
 
-def order_of(seen: Seen, around: Around = Around()) -> Order:
+def order_of(seen: Seen, around: Around = NOTHING_AROUND) -> Order:
     """The order for which an object asks as it is seen now."""
     given_up = sorted({member for member, secret in seen.access if secret in around.lost})
     return Order(
@@ -233,7 +139,7 @@ def order_of(seen: Seen, around: Around = Around()) -> Order:
 
 
 def decide(  # noqa: PLR0911 - a line for each thing that may be seen
-    seen: Seen | None, memory: Memory, now: float, around: Around = Around()
+    seen: Seen | None, memory: Memory, now: float, around: Around = NOTHING_AROUND
 ) -> Action:
     """Next action for an object; None means that it is gone."""
     if memory.running is not None:
@@ -254,7 +160,18 @@ def decide(  # noqa: PLR0911 - a line for each thing that may be seen
         return Claim()
     if seen.deleting and not seen.wishes.dry_run and (lost := sorted(seen.needs & around.lost)):
         return Release(kept=True, left=f"the control plane; it cannot be reached any more: no Secret {', '.join(lost)}")
+    if seen.quarantined and not seen.deleting:
+        return _in_quarantine(seen, memory, now, around)
     return _next_run(seen, memory, now, around)
+
+
+def _in_quarantine(seen: Seen, memory: Memory, now: float, around: Around) -> Action:
+    """Action upon a control plane that a restore holds: an install would be refused, so it waits for its end."""
+    until = memory.look_from + LOOK_AT_QUARANTINE
+    if now >= until:
+        look = replace(order_of(seen, around), operation=Operation.LOOK, in_trouble=bool(around.trouble))
+        return Start(look, Lane.ROUTINE, "to see whether it is still in quarantine")
+    return Wait("a restore holds it, until that is released or taken back", until, "Quarantined")
 
 
 def _during(seen: Seen | None, memory: Memory, running: Order) -> Action:

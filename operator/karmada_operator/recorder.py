@@ -4,24 +4,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 
-from . import status
+from . import status, telling
 from .events import EventSender
 from .executor import Ending, RunSpec, Task
 from .kinds import Key, Kind, Lane
 from .metrics import Metrics
-from .reconcile import Operation, Order, Outcome, Seen, Start
-from .status import StatusWriter
+from .orders import OF_A_RESTORE, Operation, Order, Outcome, Seen
+from .reconcile import Start
+from .status import Told
+from .status_writer import StatusWriter
 
 _LOG = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Tells of runs."""
+    """Tells of runs. ``seen`` gives an object as it is now, ``owner`` the control plane that it belongs to."""
 
     def __init__(
         self,
@@ -30,18 +34,25 @@ class Recorder:
         writer: StatusWriter,
         events: EventSender,
         metrics: Metrics,
+        *,
+        seen: Callable[[Key], Seen | None],
+        owner: Callable[[Key], Key | None],
     ) -> None:
         self._cluster, self._kinds = cluster, kinds
         self._writer, self._events, self._metrics = writer, events, metrics
+        self._seen, self._owner = seen, owner
 
     def begun(self, key: Key, seen: Seen, action: Start, spec: RunSpec) -> None:
         """A run is about to start."""
-        self._writer.tell(key, seen.uid, lambda told: status.begun(told, action.order, action.lane, action.why))
+        tells = telling.of(self._kinds[key.kind])
+        self._writer.tell(key, seen.uid, lambda told: tells.begun(told, seen, action.order, action.lane, action.why))
         _LOG.info("starts %s: %s", spec.playbook, action.why, extra={"object": str(key), "run": spec.run_id})
         # A look each six hours is no news.
         if action.lane is not Lane.ROUTINE:
             reason = "DryRun" if spec.check else "Removing" if action.order.operation is Operation.REMOVE else "Running"
             self._events.send(key, seen.uid, reason, f"{spec.playbook}: {action.why}")
+        if action.order.missed:
+            self._events.send(key, seen.uid, "BackupMissed", telling.missed(action.order), warning=True)
         if action.order.given_up:
             names = ", ".join(action.order.given_up)
             what = f"what joining put on {names}, because the Secrets with their kubeconfigs are gone"
@@ -56,7 +67,8 @@ class Recorder:
     def gone_on(self, key: Key, seen: Seen, order: Order, lane: Lane, spec: RunSpec, phase: str) -> None:
         """A run is followed that an earlier leader started; ``phase`` is what its object has reached."""
         _LOG.info("follows a run of an earlier leader", extra={"object": str(key), "run": spec.run_id})
-        self._writer.tell(key, seen.uid, lambda told: status.gone_on(told, order, lane, phase))
+        tells = telling.of(self._kinds[key.kind])
+        self._writer.tell(key, seen.uid, lambda told: tells.gone_on(told, seen, order, lane, phase))
 
     def retried(self, key: Key) -> None:
         """A run starts for the order that failed last."""
@@ -64,9 +76,13 @@ class Recorder:
 
     def task(self, key: Key, seen: Seen, task: Task, *, new: bool) -> None:
         """A task has begun, or waits; ``new``: with a phase that is worth an Event."""
-        if new:
+        kind = self._kinds[key.kind]
+        # Phases are those of control planes.
+        if new and not kind.belongs:
             self._events.send(key, seen.uid, task.phase, task.task or task.play)
-        self._writer.tell(key, seen.uid, lambda told: status.at_task(told, task))
+        self._writer.tell(key, seen.uid, lambda told: telling.of(kind).at_task(told, task))
+        if kind.lane is Lane.RESTORES and telling.begins(task):
+            self._tell_owner(key, lambda told: status.held(told, key.name))
 
     def ended(
         self, key: Key, seen: Seen, order: Order, ending: Ending, spec: RunSpec, began: datetime, seconds: float
@@ -80,7 +96,11 @@ class Recorder:
             "startTime": began.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "completionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        self._writer.tell(key, seen.uid, lambda told: status.after(told, order, ending, run))
+        tells, now = telling.of(self._kinds[key.kind]), self._now(key, seen, order)
+        self._writer.tell(key, seen.uid, lambda told: tells.after(told, now, order, ending, run))
+        if order.operation in OF_A_RESTORE and ending.report is not None:
+            report = ending.report
+            self._tell_owner(key, lambda told: status.restored(told, report))
         self._send_end(key, seen, order, ending, spec)
         self._metrics.runs.labels(key.kind, order.operation.value, ending.outcome.name.lower()).inc()
         self._metrics.run_seconds.labels(key.kind, order.operation.value).observe(seconds)
@@ -93,9 +113,47 @@ class Recorder:
         _LOG.warning("this stays: %s", what, extra={"object": str(key)})
         self._events.send(key, seen.uid, "Left", f"this stays: {what}", warning=True)
 
+    def left_held(self, key: Key, owner: Key) -> None:
+        """An EtcdRestore is gone while its control plane is in quarantine, or on the way there or back."""
+        seen = self._seen(owner)
+        if seen is not None:
+            what = f"{key} is gone, and takes nothing back: the control plane stays as it is. Write one of that name, "
+            what += "or run karmada.installer.release or restore_undo"
+            self._events.send(owner, seen.uid, "LeftInQuarantine", what, warning=True)
+
+    def _now(self, key: Key, seen: Seen, order: Order) -> Seen:
+        """Object as it is now. Of a restore its generation says what its user cannot have read, so nobody may be late.
+
+        A watch may not have told yet of what was written a moment ago.
+        """
+        found = self._seen(key) or seen
+        if order.operation is not Operation.RESTORE:
+            return found
+        kind = self._kinds[key.kind]
+        try:
+            live = self._cluster.get(kind.api_version, kind.kind, key.name, key.namespace)
+        except ApiError as error:
+            _LOG.warning("cannot see what was decided meanwhile: %s", error, extra={"object": str(key)})
+            return found
+        if live is None or live["metadata"]["uid"] != found.uid:
+            return found
+        return replace(found, generation=int(live["metadata"].get("generation") or found.generation))
+
+    def _tell_owner(self, key: Key, change: Callable[[Told], Told]) -> None:
+        """Change what is told of the control plane that an object belongs to."""
+        owner = self._owner(key)
+        seen = self._seen(owner) if owner is not None else None
+        if owner is not None and seen is not None:
+            self._writer.tell(owner, seen.uid, change)
+
     def _send_end(self, key: Key, seen: Seen, order: Order, ending: Ending, spec: RunSpec) -> None:
         if order.operation is Operation.LOOK and ending.outcome is Outcome.SUCCEEDED:
             return
+        if ending.outcome is not Outcome.CANCELLED:
+            news = telling.of(self._kinds[key.kind]).news_of(order, ending)
+            if news is not None:
+                self._events.send(key, seen.uid, news.reason, news.note, warning=news.warning)
+                return
         if ending.outcome is Outcome.SUCCEEDED and (ending.changed or order.dry_run):
             verb = "would change" if order.dry_run else "changed"
             reason = "DryRunSucceeded" if order.dry_run else "RunSucceeded"

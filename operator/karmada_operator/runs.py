@@ -21,16 +21,26 @@ from .executor import Ending, Executor, Left, LeftBehind, Run, RunSpec, UnderWay
 from .health import Health, Instance
 from .kinds import Key, Kind, Lane
 from .memory import Memories
+from .orders import OF_A_RESTORE, Operation, Order, Outcome, Seen
 from .probes import Probes
-from .reconcile import Operation, Order, Outcome, Seen, Start
+from .reconcile import Start
 from .recorder import Recorder
 
 _LOG = logging.getLogger(__name__)
 
 
-def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "") -> RunSpec:
-    """Run of an order, with an id of its own. ``dead`` is the id of an earlier run whose lock may be taken over."""
+def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", owner: str = "") -> RunSpec:
+    """Run of an order, with an id of its own. ``dead`` is the id of an earlier run whose lock may be taken over.
+
+    ``owner`` is the UID of the control plane that the object belongs to, if it is none.
+    """
     variables: dict[str, Any] = dict(seen.wishes.variables)
+    if order.operation is Operation.BACK_UP:
+        # What is due is for the run to say, which sees what lies there; what is asked for is taken in any case.
+        asked = bool(seen.backups and order.run_now not in ("", seen.backups.requested))
+        variables["backup_now" if asked else "backup_only"] = key.name
+    elif order.operation in OF_A_RESTORE:
+        variables["restore_name"] = key.name
     if order.operation is Operation.REMOVE:
         # Deleting the object is what removal asks to be confirmed by.
         variables["karmada_confirm"] = key.name
@@ -47,9 +57,14 @@ def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "") -
             Operation.INSTALL: kind.playbook,
             Operation.REMOVE: kind.finalizer_playbook,
             Operation.LOOK: kind.report_playbook,
+            Operation.BACK_UP: kind.playbook,
+            Operation.RESTORE: kind.playbook,
+            Operation.RELEASE: kind.release_playbook,
+            Operation.UNDO: kind.undo_playbook,
         }[order.operation],
-        uid=seen.uid,
-        generation=seen.generation,
+        uid=owner if kind.belongs else seen.uid,
+        generation=0 if kind.belongs else seen.generation,
+        deployment=seen.deployment,
         check=order.dry_run,
         variables=variables,
         time_limit=kind.time_limit,
@@ -60,9 +75,12 @@ def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "") -
 
 
 class Runs:
-    """All runs of one leader. ``found`` is called when a run can be cancelled, ``ended`` when the next may start."""
+    """All runs of one leader. ``found`` is called when a run can be cancelled, ``ended`` when the next may start.
 
-    def __init__(
+    ``instance`` gives the control plane that an object is, or belongs to; ``owner`` the UID of that one's object.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a run touches
         self,
         kinds: Mapping[str, Kind],
         executor: Executor,
@@ -71,9 +89,12 @@ class Runs:
         health: Health,
         probes: Probes,
         *,
+        instance: Callable[[Key], Instance],
+        owner: Callable[[Key], str],
         found: Callable[[Key], None],
         ended: Callable[[Key], None],
     ) -> None:
+        self._instance, self._owner = instance, owner
         self._kinds, self._executor, self._memories, self._recorder = kinds, executor, memories, recorder
         self._health, self._probes = health, probes
         self._found, self._ended = found, ended
@@ -81,8 +102,8 @@ class Runs:
         self._under_way: dict[Key, Run] = {}
         #: Runs that an earlier leader has started and that nobody follows yet.
         self._left: dict[Key, tuple[Left, Order]] = {}
-        #: Id of the last run of an object whose processes were seen gone, unless it came to its end.
-        self._dead: dict[Key, str] = {}
+        #: Id of the last run of a control plane whose processes were seen gone, unless it came to its end.
+        self._dead: dict[Instance, str] = {}
         #: Control planes that worked until a run of this process failed.
         self._suspects: set[Key] = set()
 
@@ -106,9 +127,10 @@ class Runs:
 
     def start(self, key: Key, seen: Seen, action: Start) -> None:
         """Start a run, and follow it to its end."""
+        instance = self._instance(key)
         with self._guard:
-            dead = self._dead.get(key, "")
-        spec = spec_of(key, self._kinds[key.kind], seen, action.order, dead=dead)
+            dead = self._dead.get(instance, "")
+        spec = spec_of(key, self._kinds[key.kind], seen, action.order, dead=dead, owner=self._owner(key))
 
         def begin() -> Run:
             self._recorder.begun(key, seen, action, spec)
@@ -137,6 +159,13 @@ class Runs:
         _LOG.info("cancels the run: %s", why, extra={"object": str(key)})
         run.cancel(why)
 
+    def left_beside(self, key: Key) -> bool:
+        """Whether a run that was left is one of the same control plane, and nobody follows it yet."""
+        with self._guard:
+            left = [each for each in self._left if each != key]
+        instance = self._instance(key)
+        return any(self._instance(each) == instance for each in left)
+
     def suspects_beside(self, key: Key) -> bool:
         """Whether another control plane worked until a run of this process failed."""
         with self._guard:
@@ -144,8 +173,10 @@ class Runs:
 
     def forget(self, key: Key) -> None:
         """Drop an object that is gone."""
+        belongs, instance = self._kinds[key.kind].belongs, self._instance(key)
         with self._guard:
-            self._dead.pop(key, None)
+            if not belongs:
+                self._dead.pop(instance, None)
             self._left.pop(key, None)
             self._suspects.discard(key)
 
@@ -167,11 +198,12 @@ class Runs:
         silent: bool,
     ) -> None:
         """Start or find a run, follow it to its end, and tell how it ended; ``silent``: without Events on the way."""
-        kind, order, instance = self._kinds[key.kind], action.order, Instance(key.namespace, key.name)
+        kind, order, instance = self._kinds[key.kind], action.order, self._instance(key)
         before = self._memories.change(key, lambda memory: reconcile.started(memory, order))
         if before.failed == order:
             self._recorder.retried(key)
-        if not order.dry_run and order.operation is not Operation.LOOK:
+        changes_it = order.operation in (Operation.INSTALL, Operation.REMOVE, *OF_A_RESTORE)
+        if changes_it and not order.dry_run:
             self._health.suspend(instance)
             self._probes.suspend(instance)
         clock = time.monotonic()
@@ -183,7 +215,7 @@ class Runs:
             # What has changed before the run could be found.
             self._found(key)
             ending = self._followed(key, seen, run, silent=silent)
-            self._bury(key, spec, ending)
+            self._bury(instance, spec, ending)
         except LeftBehind as error:
             _LOG.info("%s", error, extra={"object": str(key), "run": spec.run_id})
             return
@@ -206,8 +238,9 @@ class Runs:
                     reasons=ending.reasons,
                 ),
             )
-            if order.operation is Operation.INSTALL:
+            if order.operation is Operation.INSTALL or order.operation in OF_A_RESTORE:
                 self._watch_over(instance, order, ending)
+            if order.operation is Operation.INSTALL:
                 self._suspect(key, action.lane, ending)
             # Whatever comes next of it is for another turn.
             self._ended(key)
@@ -222,13 +255,13 @@ class Runs:
             reached = each.phase or reached
         return Ending(Outcome.LOST, "it ended without a word")
 
-    def _bury(self, key: Key, spec: RunSpec, ending: Ending) -> None:
+    def _bury(self, instance: Instance, spec: RunSpec, ending: Ending) -> None:
         """Remember whose lock may be taken over. A run that came to its end has given its own back."""
         with self._guard:
             if ending.outcome is Outcome.SUCCEEDED:
-                self._dead.pop(key, None)
+                self._dead.pop(instance, None)
             elif ending.seen_gone:
-                self._dead[key] = spec.run_id
+                self._dead[instance] = spec.run_id
 
     def _watch_over(self, instance: Instance, order: Order, ending: Ending) -> None:
         """Have an instance looked at between runs. What a run that came to its end has left is what should be there."""

@@ -7,23 +7,18 @@ their last transition.
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict, Invalid, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
 from .executor import Ending, Task
-from .kinds import Key, Kind, Lane
+from .kinds import Lane
+from .orders import Operation, Order, Outcome
 from .probes import Member
-from .reconcile import Operation, Order, Outcome
 
 FIELD_MANAGER = "karmada-operator"
 #: Seconds between two writes for one object.
@@ -41,7 +36,8 @@ MATERIAL = frozenset(
         Reason.CHECKSUM_MISMATCH,
     }
 )
-_LOG = logging.getLogger(__name__)
+#: Phase of a control plane that a restore holds.
+QUARANTINED = "Quarantined"
 
 
 @dataclass(frozen=True)
@@ -74,6 +70,8 @@ class Told:
     members: tuple[Member, ...] | None = None
     #: Names of the members that the document lists: others may be lost without the control plane being unready.
     listed: frozenset[str] = frozenset()
+    #: Other fields of the status, as of backups and restores; None takes one away.
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
     def having(self, *conditions: Condition) -> Told:
         """The same with these conditions."""
@@ -83,12 +81,31 @@ class Told:
 # -- what happens, as status -------------------------------------------------------------------------------------------
 
 
-def at_rest(told: Told, generation: int, *, paused: bool) -> Told:
-    """Status of an object for which nothing is done."""
+def at_rest(told: Told, generation: int, *, paused: bool, waits: tuple[str, str] | None = None) -> Told:
+    """Status of an object for which nothing is done. It ``waits`` for something, as reason and in words, or rests."""
+    reason, text = waits or ("Idle", "no run is under way")
+    found = replace(told, generation=generation).having(Condition("Progressing", False, reason, text))
+    return found.having(paused_by_user(paused))
+
+
+def paused_by_user(paused: bool) -> Condition:
+    """Condition of an object that its user has paused, or not."""
     reason, text = ("PausedByUser", "nothing is changed while the annotation is there") if paused else ("NotPaused", "")
-    return replace(told, generation=generation).having(
-        Condition("Paused", paused, reason, text), Condition("Progressing", False, "Idle", "no run is under way")
-    )
+    return Condition("Paused", paused, reason, text)
+
+
+def held(told: Told, restore: str) -> Told:
+    """Status of a control plane that a restore has begun to take back in time."""
+    text = f"EtcdRestore {restore} restores it; until that is released or taken back, nothing else changes it"
+    return replace(told, phase=QUARANTINED).having(Condition("Progressing", False, QUARANTINED, text))
+
+
+def restored(told: Told, report: Mapping[str, Any]) -> Told:
+    """Status of a control plane when a run of its restore has ended with this report."""
+    phase = str(report.get("phase") or told.phase)
+    found = replace(told, report=report, phase=phase, unready=(), unanswered="", members=None)
+    idle = Condition("Progressing", False, "Idle", "no run is under way")
+    return found if phase == QUARANTINED else found.having(idle)
 
 
 def refused(told: Told, generation: int, problems: Sequence[Problem]) -> Told:
@@ -137,31 +154,32 @@ def at_task(told: Told, task: Task) -> Told:
 def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
     """Status when a run has ended; ``run`` are its id, playbook and times."""
     failed = ending.outcome not in (Outcome.SUCCEEDED, Outcome.CANCELLED)
-    counts = {"ok": ending.ok, "changed": ending.changed, "failed": ending.failed, "outcome": ending.outcome.value}
-    failure = {"failedTask": ending.failed_task, "failedPhase": ending.phase, "message": ending.message}
-    failure |= {"reason": ending.reason, "component": ending.component}
-    tail = {key: text for key, text in failure.items() if text}
-    idle = Condition("Progressing", False, "Idle" if not failed else "Failed", f"the last run {_ended(ending)}")
     if order.operation is Operation.LOOK:
         # What was seen since is still so, and it has no outcome of its own.
         found = told.having(Condition("Progressing", False, "Idle", "no run is under way"))
-        return found if ending.report is None else replace(found, report=ending.report)
-    found = replace(told, last_run={**run, **counts, **tail}).having(idle)
+        if ending.report is None:
+            return found
+        # But whether a restore holds it is for the report to say.
+        phase = str(ending.report.get("phase") or "")
+        return replace(found, report=ending.report, phase=phase if QUARANTINED in (phase, told.phase) else told.phase)
+    found = with_run(told, ending, run)
     if ending.outcome is Outcome.CANCELLED:
         return found
+    if failed and ending.reason == Reason.QUARANTINED:
+        # Nothing is wrong with what was asked for: it waits.
+        return replace(found, phase=QUARANTINED).having(
+            Condition("Progressing", False, QUARANTINED, ending.message[:1024])
+        )
     if order.dry_run and not failed:
         drift = f"a dry run would change {ending.changed} tasks' objects" if ending.changed else "nothing would change"
         return found.having(Condition("Drifted", bool(ending.changed), "DryRun", drift))
     if failed:
-        # The task that ends a run with broken members is Ansible's own, and has its problems from earlier steps.
-        reasons = [each.get("reason", "") for each in ending.problems if each.get("severity") == "error"]
-        reason = next(filter(None, (ending.reason, *reasons)), "RunFailed")
-        text = ": ".join(part for part in (ending.failed_task, ending.component, ending.message) if part)
+        degraded = failure_of(ending)
+        reasons = {each.get("reason", "") for each in ending.problems if each.get("severity") == "error"}
         # Members that are not as they should be do not make the control plane one that failed.
         stands = ending.report is not None or order.dry_run or order.operation is Operation.REMOVE
         phase = found.phase if stands else "Failed"
-        degraded = Condition("Degraded", True, reason, text[:1024])
-        if MATERIAL & {reason, *reasons}:
+        if MATERIAL & {degraded.reason, *reasons}:
             found = found.having(replace(degraded, kind="MaterialFetched", status=False))
         # A report has the problems of members, and warnings beside them.
         told_problems = None if ending.report is not None else list(ending.problems)
@@ -177,6 +195,26 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         phase = str(ending.report.get("phase") or found.phase)
         found = replace(found, report=ending.report, phase=phase, unready=(), unanswered="", members=None)
     return found
+
+
+def with_run(told: Told, ending: Ending, run: Mapping[str, Any]) -> Told:
+    """Status with the last run, and without one under way."""
+    failed = ending.outcome not in (Outcome.SUCCEEDED, Outcome.CANCELLED)
+    counts = {"ok": ending.ok, "changed": ending.changed, "failed": ending.failed, "outcome": ending.outcome.value}
+    failure = {"failedTask": ending.failed_task, "failedPhase": ending.phase, "message": ending.message}
+    failure |= {"reason": ending.reason, "component": ending.component}
+    tail = {key: text for key, text in failure.items() if text}
+    idle = Condition("Progressing", False, "Idle" if not failed else "Failed", f"the last run {_ended(ending)}")
+    return replace(told, last_run={**run, **counts, **tail}).having(idle)
+
+
+def failure_of(ending: Ending) -> Condition:
+    """Condition of an object whose last run has failed."""
+    # The task that ends a run with broken members is Ansible's own, and has its problems from earlier steps.
+    reasons = [each.get("reason", "") for each in ending.problems if each.get("severity") == "error"]
+    reason = next(filter(None, (ending.reason, *reasons)), "RunFailed")
+    text = ": ".join(part for part in (ending.failed_task, ending.component, ending.message) if part)
+    return Condition("Degraded", True, reason, text[:1024])
 
 
 def _ended(ending: Ending) -> str:
@@ -199,7 +237,9 @@ def composed(
     conditions = {each["type"]: dict(each) for each in base.get("conditions") or ()}
     for each in told.conditions.values():
         conditions[each.kind] = _plain(each, told.generation)
-    if told.report is None and not former.get("installed") and conditions.get("Ready", {}).get("status") != "True":
+    of_control_plane = not fields or "installed" in fields
+    is_ready = conditions.get("Ready", {}).get("status") == "True"
+    if of_control_plane and told.report is None and not former.get("installed") and not is_ready:
         shown = told.conditions.get("Degraded")
         bad = shown is not None and shown.status
         conditions["Ready"] = {
@@ -226,7 +266,10 @@ def composed(
         base["problems"] = [dict(each) for each in told.problems]
     if told.last_run is not None:
         base["lastRun"] = dict(told.last_run)
-    return {key: value for key, value in base.items() if not fields or key in fields}
+    if not of_control_plane and told.generation:
+        base["observedGeneration"] = told.generation
+    base |= told.fields
+    return {key: value for key, value in base.items() if value is not None and (not fields or key in fields)}
 
 
 def _members(
@@ -295,102 +338,3 @@ def _since(condition: Mapping[str, Any], before: Mapping[str, Any] | None, momen
     if before and before.get("status") == condition["status"] and before.get("lastTransitionTime"):
         return str(before["lastTransitionTime"])
     return moment
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Page:
-    """One object: what is told of it, what it has, and when it may be written again."""
-
-    uid: str
-    told: Told
-    former: dict[str, Any] | None = None
-    due: float = 0.0
-    pending: bool = True
-
-
-class StatusWriter(threading.Thread):
-    """Thread that writes what is told, the newest only, at most once in BETWEEN seconds for an object."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        kinds: Mapping[str, Kind],
-        on_status: Callable[[Key, Mapping[str, Any]], None] = lambda _key, _status: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(name="status", daemon=True)
-        self._cluster, self._kinds, self._on_status, self._clock = cluster, kinds, on_status, clock
-        self._changed = threading.Condition()
-        self._pages: dict[Key, _Page] = {}
-        self._over = False
-
-    def tell(self, key: Key, uid: str, change: Callable[[Told], Told]) -> None:
-        """Change what is told of an object."""
-        with self._changed:
-            page = self._pages.get(key)
-            if page is None or page.uid != uid:
-                page = self._pages[key] = _Page(uid, Told())
-            found = change(page.told)
-            if found != page.told or page.former is None:
-                page.told, page.pending = found, True
-                self._changed.notify_all()
-
-    def forget(self, key: Key) -> None:
-        """Drop an object that is gone."""
-        with self._changed:
-            self._pages.pop(key, None)
-
-    def stop(self) -> None:
-        """Write what is pending once more, and end."""
-        with self._changed:
-            self._over = True
-            self._changed.notify_all()
-
-    def run(self) -> None:
-        while True:
-            with self._changed:
-                now = self._clock()
-                pending = {key: page for key, page in self._pages.items() if page.pending}
-                ready = [key for key, page in pending.items() if page.due <= now or self._over]
-                if not ready:
-                    if self._over:
-                        return
-                    self._changed.wait(min((each.due for each in pending.values()), default=now + 60) - now)
-                    continue
-            for key in ready:
-                self._write(key)
-
-    def _write(self, key: Key) -> None:
-        with self._changed:
-            page = self._pages.get(key)
-            if page is None:
-                return
-            told, page.pending, page.due = page.told, False, self._clock() + BETWEEN
-        kind = self._kinds[key.kind]
-        try:
-            if page.former is None:
-                found = self._cluster.get(kind.api_version, kind.kind, key.name, key.namespace) or {}
-                page.former = found.get("status") or {}
-            status = composed(page.former, told, datetime.now(UTC), kind.status_fields)
-            if status != page.former:
-                metadata = {"name": key.name, "namespace": key.namespace, "uid": page.uid}
-                obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "status": status}
-                self._cluster.apply_status(obj, field_manager=FIELD_MANAGER)
-                page.former = status
-        except (NotFound, Conflict):
-            # It is gone, or another one has its name: the watch tells.
-            self.forget(key)
-        except Invalid as error:
-            # No repetition mends it; what is told next may.
-            _LOG.error("the status of %s was refused: %s", key, error)
-        except ApiError as error:
-            _LOG.warning("the status of %s could not be written: %s", key, error)
-            with self._changed:
-                page.pending, page.due = not self._over, self._clock() + 5 * BETWEEN
-        else:
-            with self._changed:
-                if self._pages.get(key) is page:
-                    self._on_status(key, status)

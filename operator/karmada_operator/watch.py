@@ -22,7 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 from . import inputs
 from .kinds import Key
-from .reconcile import Seen
+from .orders import Seen
 from .wishes import KEEP_LABELS, KNOWN, Wishes
 
 #: Seconds that one watch lasts. Also the longest for which a dead connection is not noticed.
@@ -35,14 +35,14 @@ _LOG = logging.getLogger(__name__)
 def seen_of(obj: Object, finalizer: str) -> Seen:
     """What decides of an object as an API server gives it."""
     meta, status = obj["metadata"], obj.get("status") or {}
-    annotations, labels = meta.get("annotations") or {}, meta.get("labels") or {}
+    labels = meta.get("labels") or {}
     generation = int(meta.get("generation") or 0)
     needs, access = inputs.access(obj.get("spec"))
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ())
     return Seen(
         uid=str(meta["uid"]),
         generation=generation,
-        wishes=Wishes.of({name: str(annotations[name]) for name in KNOWN if name in annotations}),
+        wishes=Wishes.asked_of(meta, KNOWN),
         # Without a finalizer there is nothing to claim, and nothing to remove.
         claimed=finalizer in (meta.get("finalizers") or ()) if finalizer else not meta.get("deletionTimestamp"),
         deleting=bool(meta.get("deletionTimestamp")),
@@ -54,6 +54,8 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
         access=access,
         on_hosts=(obj.get("spec") or {}).get("mode") == "Binary",
         settled=ready and status.get("observedGeneration") == generation,
+        installed=bool(status.get("installed")),
+        quarantined=status.get("phase") == "Quarantined",
         version=str(meta.get("resourceVersion", "")),
     )
 

@@ -8,8 +8,9 @@ wrong stops every run of the object, because a misspelt wish may have been meant
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifest import GROUP
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
@@ -36,6 +37,8 @@ _TEXTS = frozenset({"karmada_confirm_leave"})
 #: Annotation of a namespace: names of others whose objects may install into it.
 ALLOWED_FROM = f"{PREFIX}allowed-from"
 KNOWN = (PAUSED, DRY_RUN, RUN_NOW, *CONFIRMATIONS)
+#: Those of objects that belong to a control plane: EtcdBackups and EtcdRestores.
+OF_BELONGINGS = (PAUSED, RUN_NOW)
 #: Characters of one annotation: more than 1,000 names of members.
 LONGEST = 64 * 1024
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -68,6 +71,13 @@ class Wishes:
             ),
             problems=tuple(problems),
         )
+
+    @classmethod
+    def asked_of(cls, metadata: Mapping[str, Any], known: Iterable[str], problems: Iterable[Problem] = ()) -> Wishes:
+        """Wishes of an object, of these annotations; ``problems`` are what else keeps it from being used."""
+        annotations = metadata.get("annotations") or {}
+        found = cls.of({name: str(annotations[name]) for name in known if name in annotations})
+        return replace(found, problems=(*problems, *found.problems))
 
     @property
     def variables(self) -> dict[str, str | list[str]]:

@@ -4,6 +4,9 @@
 A key is worked on by one worker at a time. Whatever is added meanwhile is one entry for afterwards. Each lane has a
 bound of its own, so deletions do not wait behind installs. Within a lane the namespace has its turn that was served
 least recently, so that one with a hundred objects does not keep another one waiting.
+
+Keys of one group, a control plane with what belongs to it, are worked on one after the other: a restore comes before an
+install, and a backup last. Looks (lane ``quick``) are for all at any time.
 """
 
 from __future__ import annotations
@@ -11,14 +14,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from .kinds import Key, Lane
 
 #: Default bounds: at most 4 installs at once take about 1 GiB.
-BOUNDS: Mapping[Lane, int] = {Lane.QUICK: 8, Lane.CHANGES: 4, Lane.DELETIONS: 2, Lane.ROUTINE: 1}
+BOUNDS: Mapping[Lane, int] = {
+    Lane.QUICK: 8,
+    Lane.CHANGES: 4,
+    Lane.DELETIONS: 2,
+    Lane.ROUTINE: 1,
+    Lane.RESTORES: 2,
+    Lane.BACKUPS: 2,
+}
+#: Order in which keys of one group have their turn.
+RANK = (Lane.RESTORES, Lane.DELETIONS, Lane.CHANGES, Lane.ROUTINE, Lane.BACKUPS)
 
 
 @dataclass
@@ -28,6 +40,7 @@ class _Entry:
     lane: Lane
     due: float
     turn: int
+    group: Hashable
 
 
 class Turn(NamedTuple):
@@ -39,32 +52,34 @@ class Turn(NamedTuple):
 
 
 class WorkQueue:
-    """Waiting keys by lane. ``clock`` gives monotonic seconds."""
+    """Waiting keys by lane. ``clock`` gives monotonic seconds, ``group_of`` the group of a key when it is added."""
 
     def __init__(
         self,
         bounds: Mapping[Lane, int] = BOUNDS,
         clock: Callable[[], float] = time.monotonic,
+        group_of: Callable[[Key], Hashable] = lambda key: key,
     ) -> None:
         self.bounds = dict(bounds)
-        self._clock = clock
+        self._clock, self._group_of = clock, group_of
         self._changed = threading.Condition()
         self._waiting: dict[Key, _Entry] = {}
-        self._active: dict[Key, Lane] = {}
+        self._active: dict[Key, _Entry] = {}
         self._served: Counter[tuple[Lane, str]] = Counter()  # turn at which a namespace was served last
         self._turns = 0
         self._closed = False
 
     def add(self, key: Key, lane: Lane, delay: float = 0.0) -> None:
         """Queue a key, ``delay`` seconds from now. The new lane holds, and the earlier time."""
+        group = self._group_of(key)
         with self._changed:
             due = self._clock() + delay
             known = self._waiting.get(key)
             if known is None:
                 self._turns += 1
-                self._waiting[key] = _Entry(lane, due, self._turns)
+                self._waiting[key] = _Entry(lane, due, self._turns, group)
             else:
-                known.lane, known.due = lane, min(known.due, due)
+                known.lane, known.due, known.group = lane, min(known.due, due), group
             self._changed.notify_all()
 
     def postpone(self, key: Key, lane: Lane, delay: float) -> None:
@@ -113,20 +128,29 @@ class WorkQueue:
     def active(self) -> Counter[Lane]:
         """Number of keys by lane that are worked on."""
         with self._changed:
-            return Counter(self._active.values())
+            return Counter(each.lane for each in self._active.values())
 
     def _next(self, now: float) -> Turn | None:
-        busy = Counter(self._active.values())
+        busy = Counter(each.lane for each in self._active.values())
+        taken = {each.group for each in self._active.values() if each.lane is not Lane.QUICK}
+        due = {key: each for key, each in self._waiting.items() if each.due <= now}
+        first: dict[Hashable, int] = {}
+        for each in due.values():
+            if each.lane is not Lane.QUICK:
+                rank = RANK.index(each.lane)
+                first[each.group] = min(rank, first.get(each.group, rank))
         ready = [
             (self._served[each.lane, key.namespace], each.turn, key)
-            for key, each in self._waiting.items()
-            if each.due <= now and key not in self._active and busy[each.lane] < self.bounds[each.lane]
+            for key, each in due.items()
+            if key not in self._active
+            and busy[each.lane] < self.bounds[each.lane]
+            and (each.lane is Lane.QUICK or (each.group not in taken and RANK.index(each.lane) == first[each.group]))
         ]
         if not ready:
             return None
         key = min(ready)[2]
         entry = self._waiting.pop(key)
-        self._active[key] = entry.lane
+        self._active[key] = entry
         self._turns += 1
         self._served[entry.lane, key.namespace] = self._turns
         return Turn(key, entry.lane, now - entry.due)

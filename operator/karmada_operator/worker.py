@@ -27,7 +27,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import phase
 from . import environment, process_tree
 from .environment import ARTIFACTS
 from .executor import LONGEST_LINE, RunSpec, told
-from .reconcile import Outcome
+from .orders import Outcome
 
 PARENT = "KARMADA_OPERATOR_PARENT"
 #: Seconds between SIGTERM, on which a run gives its lock back, and SIGKILL.
@@ -65,6 +65,7 @@ class _Heard:
         self._task = dict.fromkeys(("play", "role", "task"), "")
         #: phase, reason and component of the failure
         self.failure: dict[str, str] = {}
+        self.facts: dict[str, Any] = {}
         self.problems: list[dict[str, str]] = []
 
     def event(self, event: dict[str, Any]) -> bool:
@@ -87,6 +88,7 @@ class _Heard:
                 name: sum((data.get(key) or {}).values())
                 for name, key in (("ok", "ok"), ("changed", "changed"), ("failed", "failures"), ("dark", "dark"))
             }
+            self.facts = dict(data.get("artifact_data") or {})
         return False
 
     def _for_programs(self, kind: str, data: dict[str, Any], result: dict[str, Any]) -> dict[str, str]:
@@ -144,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Whatever detached itself, such as SSH's masters.
     process_tree.end(lambda: process_tree.living(os.getpid()), GRACE)
     over.set()
-    heard.say("result", **_result(rc, heard, stop), peak_mib=peak.mib)
+    heard.say("result", **_result(rc, heard, stop), facts=_facts(heard.facts, spec.name), peak_mib=peak.mib)
     return 0
 
 
@@ -193,11 +195,13 @@ def _play(spec: RunSpec, heard: _Heard) -> int:
     options = {
         "plugin": "karmada.installer.karmada",
         "namespace": spec.namespace,
-        "name": spec.name,
+        "name": spec.deployment or spec.name,
         "report_output": str(here / "report.json"),
     }
     if spec.uid:
-        options |= {"uid": spec.uid, "generation": str(spec.generation)}
+        options["uid"] = spec.uid
+    if spec.generation:
+        options["generation"] = str(spec.generation)
     if directory := os.environ.get(ARTIFACTS):
         options["artifacts"] = directory
     source.write_text(json.dumps(options), encoding="utf-8")
@@ -238,6 +242,19 @@ def _result(rc: int, heard: _Heard, stop: _Stop) -> dict[str, Any]:
         "problems": [{str(key): told(text) for key, text in each.items()} for each in heard.problems[:MOST_PROBLEMS]],
         "report": _report(),
     }
+
+
+def _facts(passed_on: dict[str, Any], name: str) -> dict[str, Any]:
+    """What the playbooks of backups and restores have passed on for what comes after, of the object of this name."""
+    found: dict[str, Any] = {}
+    for each in passed_on.get("karmada_backups_status") or ():
+        if isinstance(each, dict) and each.get("name") == name:
+            found = {key: each["status"][key] for key in ("count", "newest") if key in each["status"]}
+    if isinstance(drift := passed_on.get("karmada_restore_drift"), dict):
+        # Names of objects are for whoever runs the playbook by hand; there may be thousands.
+        rows = [{key: row[key] for key in ("member", "counts", "trouble") if key in row} for row in drift["members"]]
+        found["drift"] = {"members": rows}
+    return found
 
 
 def _report() -> dict[str, Any] | None:

@@ -259,6 +259,7 @@ def chart_rights() -> str:
         "always": _scoped(always),
         "endpoints": {name: _scoped([each for each in more if each not in always]) for name, more in asked.items()},
         "hostPath": _scoped([each for each in directories if each not in always]),
+        "restores": _scoped(account_rights.of_restores("karmada-system")),
     }
     head = (
         "# SPDX-License-Identifier: Apache-2.0\n"

@@ -67,6 +67,8 @@ CAPABILITIES = (
                  "operator_in_pods"),
             _can("Runs as Jobs go on when the operator is killed; the next leader follows them to their end, under an "
                  "account of their own", "operator_jobs"),
+            _can("Backups and restores by objects: the operator takes what is due; a restore waits for confirmation "
+                 "and, in quarantine, for a decision, although who leads is killed", "operator_backup"),
         ),
     ),
     Area(

@@ -22,7 +22,7 @@ OURS = "--selector=app.kubernetes.io/managed-by=karmada-installer"
 SCENARIOS = "--selector=karmada-installer/scenario"
 PROPAGATED = "--selector=karmada.io/managed=true"
 OPERATOR = "--selector=app.kubernetes.io/part-of=karmada-installer"
-DEFINITIONS = ("karmadadeployments.installer.karmada.io", "etcdbackups.installer.karmada.io")
+DEFINITIONS = tuple(f"{each}.installer.karmada.io" for each in ("karmadadeployments", "etcdbackups", "etcdrestores"))
 RIGHTS = "clusterroles,clusterrolebindings"
 OF_OTHERS = re.compile("/karmada-(agent|impersonator|controller-manager:)")
 NAMESPACES_OF_OTHERS = ("namespaces", "karmada-cluster", "karmada-system", "--ignore-not-found")

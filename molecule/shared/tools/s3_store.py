@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command while a store of S3 serves a folder on loopback.
 
-    s3_store.py --program VERSITYGW --folder FOLDER --account SECRET --port PORT -- COMMAND...
+    s3_store.py --program VERSITYGW --folder FOLDER --account SECRET --port PORT [--address IP] -- COMMAND...
 
 FOLDER has ``buckets``, tls.crt and tls.key; SECRET is a folder with accessKeyID and secretAccessKey. The region is
-eu-west-1. Exit code: the command's.
+eu-west-1. Without an address it serves loopback only. Exit code: the command's.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--account", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     folder: Path = options.folder
@@ -34,7 +35,7 @@ def main() -> int:
         server = subprocess.Popen(
             [
                 *(options.program, "--access", access, "--secret", secret, "--region", "eu-west-1"),
-                *("--port", f"127.0.0.1:{options.port}"),
+                *("--port", f"{options.address}:{options.port}"),
                 *("--cert", str(folder / "tls.crt"), "--key", str(folder / "tls.key"), str(folder / "buckets")),
             ],
             stdin=subprocess.DEVNULL,
@@ -42,18 +43,18 @@ def main() -> int:
             stderr=log,
         )
     try:
-        _wait(server, options.port, folder / "store.log")
+        _wait(server, (options.address, options.port), folder / "store.log")
         return subprocess.run(options.command, check=False).returncode
     finally:
         server.terminate()
         server.wait()
 
 
-def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait(server: subprocess.Popen[bytes], address: tuple[str, int], log: Path) -> None:
     end = time.monotonic() + _SECONDS
     while True:
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+            socket.create_connection(address, 1).close()
         except OSError:
             if server.poll() is not None or time.monotonic() > end:
                 raise SystemExit(f"the store does not serve:\n{log.read_text()[-2000:]}") from None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import KINDS, StubApi
-from karmada_operator import reconcile, status
+from karmada_operator import reconcile, status_writer
 
 from operator_tests.stand_ins import GROUP
 
@@ -34,5 +34,5 @@ def cluster(api: StubApi) -> Iterator[Cluster]:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Status is written at once, and what failed is tried again at once."""
-    monkeypatch.setattr(status, "BETWEEN", 0.02)
+    monkeypatch.setattr(status_writer, "BETWEEN", 0.02)
     monkeypatch.setattr(reconcile, "FIRST_RETRY", 0.05)

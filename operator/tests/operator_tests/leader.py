@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import sys
 
-from karmada_operator import __main__, jobs, reconcile, status
+from karmada_operator import __main__, jobs, reconcile, status_writer
 
 
 def main(worker: str, *arguments: str) -> int:
     """``worker`` is the program that is started in the place of Python."""
-    status.BETWEEN, reconcile.FIRST_RETRY, jobs.LOOK = 0.02, 0.05, 0.05
+    status_writer.BETWEEN, reconcile.FIRST_RETRY, jobs.LOOK = 0.02, 0.05, 0.05
     sys.executable = worker
     return __main__.main(arguments)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,16 +16,18 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 from ansible_collections.karmada.installer.tests.unit.support import moments
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
+from karmada_operator import work_queue
 from karmada_operator.controller import Controller
+from karmada_operator.deciding import keeper
 from karmada_operator.events import EventSender
 from karmada_operator.executor import Ending, Left, LeftBehind, RunSpec, Task
 from karmada_operator.health import Health
 from karmada_operator.kinds import Key, Kind, Lane
 from karmada_operator.metrics import Metrics
+from karmada_operator.orders import Outcome, Seen
 from karmada_operator.probes import Probes
-from karmada_operator.reconcile import Outcome, Seen
-from karmada_operator.status import StatusWriter
-from karmada_operator.watch import Watcher, seen_of
+from karmada_operator.status_writer import StatusWriter
+from karmada_operator.watch import Watcher
 
 GROUP = "test.example/v1"
 PREFIX = f"apis/{GROUP}/widgets"
@@ -40,7 +42,7 @@ READY = {
     "members": [{"name": "m1", "ready": True}, {"name": "m2", "ready": False}],
     "certificates": [{"name": "ca", "notAfter": "2027-01-01T00:00:00Z"}],
 }
-BOUNDS = {Lane.QUICK: 4, Lane.CHANGES: 3, Lane.DELETIONS: 2, Lane.ROUTINE: 1}
+BOUNDS = {**work_queue.BOUNDS, Lane.QUICK: 4, Lane.CHANGES: 3}
 
 
 def widget(name: str, generation: int = 1, namespace: str = "a", **meta: Any) -> dict[str, Any]:
@@ -163,7 +165,9 @@ class FakeExecutor:
     def start(self, spec: RunSpec) -> FakeRun:
         run = FakeRun(spec)
         with self.guard:
-            assert spec.name not in [each.spec.name for each in self.under_way if not each.over]
+            # Of one control plane nothing is worked on side by side.
+            instances = [each.spec.deployment or each.spec.name for each in self.under_way if not each.over]
+            assert (spec.deployment or spec.name) not in instances
             self.order.append(spec.name)
         if self.at_once:
             self.at_once(run)
@@ -194,14 +198,16 @@ class Operator:
 
 
 @contextmanager
-def operating(cluster: Cluster, executor: FakeExecutor | None = None) -> Iterator[Operator]:
-    kinds = {"Widget": KIND}
+def operating(
+    cluster: Cluster, executor: FakeExecutor | None = None, kinds: Mapping[str, Kind] | None = None
+) -> Iterator[Operator]:
+    kinds = kinds or {"Widget": KIND}
     executor, metrics, leading = executor or FakeExecutor(), Metrics(), threading.Event()
     writer = StatusWriter(cluster, kinds, metrics.on_status)
     events = EventSender(cluster, kinds, "test")
 
     def watchers(changed: Callable[[Key], None]) -> list[Watcher[Seen]]:
-        return [Watcher(cluster, GROUP, "Widget", lambda obj: seen_of(obj, FINALIZER), changed)]
+        return [Watcher(cluster, GROUP, name, keeper(kind), changed) for name, kind in kinds.items()]
 
     health, probes = Health(cluster, [None]), Probes(lambda *_: None)
     controller = Controller(

@@ -9,7 +9,7 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from karmada_operator import controller, wishes
 from karmada_operator.kinds import Key, Lane
-from karmada_operator.reconcile import Outcome
+from karmada_operator.orders import Outcome
 
 from operator_tests.stand_ins import (
     FINALIZER,

@@ -27,8 +27,8 @@ from ansible_collections.karmada.installer.tests.unit.support.stub_api import St
 from karmada_operator import jobs
 from karmada_operator.executor import Ending, Executor, LeftBehind, RunSpec, Task, parsed, told
 from karmada_operator.jobs import JobExecutor
+from karmada_operator.orders import Operation, Order, Outcome
 from karmada_operator.processes import ProcessExecutor
-from karmada_operator.reconcile import Operation, Order, Outcome
 
 from operator_tests.kubelet import JOBS, PODS, TEMPLATE, Kubelet
 from operator_tests.stand_ins import alive, alive_below, playbook
@@ -197,6 +197,42 @@ def test_a_playbook_that_is_not_there_is_a_failure(executor: Executor, tmp_path:
     _, ending = followed(executor.start(missing))
     assert ending.outcome is Outcome.FAILED
     assert "ansible-playbook ended with" in ending.message
+
+
+def test_what_a_playbook_passes_on_of_backups_and_restores_comes_back(executor: Executor, tmp_path: Path) -> None:
+    """Of the object of the run only, and numbers only of what differs on members."""
+    tasks = """
+    - name: Pass it on
+      ansible.builtin.set_stats:
+        data:
+          karmada_backups_status:
+            - {name: x, status: {count: 3, newest: {name: x-1}, conditions: []}}
+            - {name: other, status: {count: 9}}
+          karmada_restore_drift:
+            members: [{member: m1, counts: {older: 2}, objects: {older: [ConfigMap a/b]}, trouble: ""}]
+          of_others: 1
+    """
+    _, ending = followed(executor.start(spec(tmp_path, tasks)))
+    assert ending.outcome is Outcome.SUCCEEDED, ending
+    drift = {"members": [{"member": "m1", "counts": {"older": 2}, "trouble": ""}]}
+    assert ending.facts == {"count": 3, "newest": {"name": "x-1"}, "drift": drift}
+
+
+def test_a_run_for_what_belongs_to_a_control_plane_reads_that_ones_document(
+    place: Place, api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.types[manifest.API_VERSION] = [{"name": "karmadadeployments", "kind": manifest.KIND, "namespaced": True}]
+    meta = {"name": "prod", "namespace": "a", "generation": 7}
+    head = {"apiVersion": manifest.API_VERSION, "kind": manifest.KIND}
+    made = api.put(f"apis/{manifest.API_VERSION}/karmadadeployments", {**head, "metadata": meta, "spec": {}})
+    (tmp_path / "kubeconfig").write_text(json.dumps(api.kubeconfig()))
+    monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(tmp_path / "kubeconfig"))
+    executor, tasks = place.executor(), "- {name: Reads, karmada.installer.require_document: {}}"
+    named = spec(tmp_path, tasks, uid=made["metadata"]["uid"], deployment="prod")
+    _, ending = followed(executor.start(named))
+    assert ending.outcome is Outcome.SUCCEEDED, ending
+    _, ending = followed(executor.start(replace(named, run_id="run-2", uid="another")))
+    assert ending.outcome is Outcome.CANCELLED
 
 
 def test_a_run_for_another_generation_or_object_counts_as_cancelled(

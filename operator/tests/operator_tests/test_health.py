@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
-from karmada_operator import health, reconcile, status
+from karmada_operator import health, reconcile, status_writer
 from karmada_operator.health import Health, Instance, Verdict
 
 from operator_tests.stand_ins import PREFIX, condition, live, operating, widget
@@ -23,7 +23,7 @@ READY = {"conditions": [{"type": "Ready", "status": "True", "reason": "AllReady"
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "BETWEEN", 0.02)
+    monkeypatch.setattr(status_writer, "BETWEEN", 0.02)
     monkeypatch.setattr(reconcile, "FIRST_RETRY", 0.05)
 
 

@@ -18,7 +18,7 @@ from karmada_operator import jobs
 from karmada_operator.executor import Ending, LeftBehind, RunSpec, Task, UnderWay
 from karmada_operator.jobs import JobExecutor
 from karmada_operator.kinds import Key
-from karmada_operator.reconcile import Operation, Order, Outcome
+from karmada_operator.orders import Operation, Order, Outcome
 
 from operator_tests.kubelet import JOBS, PODS, TEMPLATE, Kubelet
 from operator_tests.stand_ins import playbook

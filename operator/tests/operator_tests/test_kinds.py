@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups, manifest, restores
 from karmada_operator import kinds
 from karmada_operator.__main__ import JsonLines, arguments
+from karmada_operator.telling import STEP
 from karmada_operator.watch import seen_of
 
 COLLECTION = Path(manifest.__file__).parents[3]
-(ROW,) = yaml.safe_load(kinds.DEFAULT.read_text(encoding="utf-8"))
+ROW, *_ = yaml.safe_load(kinds.DEFAULT.read_text(encoding="utf-8"))
 
 
 def test_the_table_names_what_there_is() -> None:
@@ -26,6 +27,25 @@ def test_the_table_names_what_there_is() -> None:
         name = playbook.removeprefix("karmada.installer.")
         assert (COLLECTION / "playbooks" / f"{name}.yml").is_file()
     assert {"phase", "conditions", "problems"} <= found.status_fields
+
+
+def test_what_belongs_to_a_control_plane_has_a_lane_and_playbooks_of_its_own() -> None:
+    found = kinds.load()
+    assert [found[each].lane for each in (backups.KIND, restores.KIND)] == [kinds.Lane.BACKUPS, kinds.Lane.RESTORES]
+    assert [each.kind for each in found.values() if each.belongs] == [backups.KIND, restores.KIND]
+    restore = found[restores.KIND]
+    for playbook in (found[backups.KIND].playbook, restore.playbook, restore.release_playbook, restore.undo_playbook):
+        assert (COLLECTION / "playbooks" / f"{playbook.removeprefix('karmada.installer.')}.yml").is_file()
+    assert {"newest", "requested", "nextTime", "lastRun"} <= found[backups.KIND].status_fields
+    assert {"phase", "drift", "quarantinedGeneration", "lastRun"} <= restore.status_fields
+
+
+def test_the_task_by_which_a_restore_is_known_to_be_under_way_is_there() -> None:
+    steps = yaml.safe_load((COLLECTION / "roles/restore/tasks/step.yml").read_text(encoding="utf-8"))
+    assert steps[0]["name"] == STEP
+    judging = yaml.safe_load((COLLECTION / "roles/restore/tasks/main.yml").read_text(encoding="utf-8"))
+    assert judging[0]["karmada.installer.restore"]["state"] == "begun"
+    assert judging[1]["ansible.builtin.include_tasks"] == "step.yml"
 
 
 def test_a_kind_may_have_neither_finalizer_nor_report(tmp_path: Path) -> None:

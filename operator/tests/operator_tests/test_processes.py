@@ -16,8 +16,8 @@ import pytest
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from karmada_operator import process_tree, processes
 from karmada_operator.executor import Ending, RunSpec, Task
+from karmada_operator.orders import Outcome
 from karmada_operator.processes import ProcessExecutor
-from karmada_operator.reconcile import Outcome
 
 from operator_tests.stand_ins import alive, playbook
 

@@ -13,19 +13,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from karmada_operator import reconcile
 from karmada_operator.kinds import Lane
+from karmada_operator.orders import Around, Operation, Outcome, Seen
 from karmada_operator.reconcile import (
     LOOK_AGAIN,
     LOOK_AT_HOSTS,
-    Around,
     Cancel,
     Claim,
     Forget,
     Memory,
-    Operation,
-    Outcome,
     Refuse,
     Release,
-    Seen,
     Start,
     Wait,
     decide,
@@ -181,6 +178,18 @@ def test_trouble_is_looked_at_once_and_so_is_its_end() -> None:
         assert decide(SEEN, looked, 1000.0) == Start(replace(look, in_trouble=False), Lane.ROUTINE, "to see how it is")
     # Whatever is to be done comes first.
     assert decide(replace(SEEN, generation=2), memory, 100.0, trouble).order.operation is Operation.INSTALL  # type: ignore[union-attr]
+
+
+def test_in_quarantine_nothing_is_installed_and_its_end_is_looked_for() -> None:
+    held = replace(SEEN, generation=2, quarantined=True)
+    found = decide(held, after(SEEN), 1.0)
+    assert found == Wait("a restore holds it, until that is released or taken back", 360.0, "Quarantined")
+    look = decide(held, after(SEEN), 360.0)
+    assert isinstance(look, Start)
+    assert (look.order.operation, look.lane) == (Operation.LOOK, Lane.ROUTINE)
+    # It is removed all the same, and goes on when the restore is over.
+    assert isinstance(decide(replace(held, deleting=True), after(SEEN), 1.0), Start)
+    assert isinstance(decide(replace(held, quarantined=False), after(SEEN), 1.0), Start)
 
 
 def test_plain_hosts_are_looked_at_each_hour() -> None:

@@ -12,7 +12,7 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator import wishes
 from karmada_operator.executor import Left, RunSpec, UnderWay
-from karmada_operator.reconcile import Operation, Order, Outcome
+from karmada_operator.orders import Operation, Order, Outcome
 
 from operator_tests.stand_ins import (
     FINALIZER,

@@ -19,12 +19,13 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from karmada_operator import kinds, status
+from karmada_operator import kinds, status, status_writer
 from karmada_operator.executor import Ending, Task
 from karmada_operator.kinds import Key, Lane
+from karmada_operator.orders import Operation, Order, Outcome
 from karmada_operator.probes import Member
-from karmada_operator.reconcile import Operation, Order, Outcome
-from karmada_operator.status import Condition, StatusWriter, Told, after, at_rest, at_task, begun, composed
+from karmada_operator.status import Condition, Told, after, at_rest, at_task, begun, composed
+from karmada_operator.status_writer import StatusWriter
 
 from operator_tests.stand_ins import GROUP, KIND, PREFIX, live, widget
 
@@ -54,6 +55,19 @@ def test_phases_never_go_back_within_a_run(heard: list[Task], lane: Lane, removi
     assert indices == sorted(indices)
     if lane is Lane.ROUTINE and not removing:
         assert set(reached) == {"Completed"}, "a look is no installation"
+
+
+def test_what_holds_a_control_plane_is_its_phase_until_a_report_says_otherwise() -> None:
+    refused = Ending(Outcome.FAILED, "it is being restored", reason="Quarantined")
+    told = after(begun(Told(report=REPORT, phase="Completed"), ORDER, Lane.CHANGES, "why"), ORDER, refused, RUN)
+    assert (told.phase, told.conditions["Progressing"].reason) == ("Quarantined", "Quarantined")
+    assert "Degraded" not in told.conditions, "what was asked for is as good as it was"
+    look = replace(ORDER, operation=Operation.LOOK)
+    for phase in ("Quarantined", "Completed"):
+        seen = Ending(Outcome.SUCCEEDED, report={**REPORT, "phase": phase})
+        assert after(told, look, seen, RUN).phase == phase
+    back = status.restored(status.held(told, "back"), REPORT)
+    assert (back.phase, back.conditions["Progressing"].reason) == ("Completed", "Idle")
 
 
 def test_what_is_waited_for_is_told() -> None:
@@ -219,7 +233,7 @@ def judged(document: dict[str, Any]) -> list[str]:
 
 
 def test_the_newest_is_written_once_in_a_while(api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "BETWEEN", 3600.0)
+    monkeypatch.setattr(status_writer, "BETWEEN", 3600.0)
     clock = [0.0]
     api.put(PREFIX, widget("x", uid="u"))
     writer, key = StatusWriter(cluster, {"Widget": KIND}, clock=lambda: clock[0]), Key("Widget", "a", "x")
@@ -255,7 +269,7 @@ def test_the_newest_is_written_once_in_a_while(api: StubApi, cluster: Cluster, m
 def test_a_write_that_fails_is_repeated_and_one_for_another_object_is_not(
     api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status, "BETWEEN", 0.01)
+    monkeypatch.setattr(status_writer, "BETWEEN", 0.01)
     cluster.retry_seconds = 0.0
     api.put(PREFIX, widget("x", uid="u"))
     api.put(PREFIX, widget("y", uid="new"))
@@ -273,7 +287,7 @@ def test_a_write_that_fails_is_repeated_and_one_for_another_object_is_not(
 def test_a_status_that_is_refused_is_written_when_it_is_another_one(
     api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status, "BETWEEN", 0.01)
+    monkeypatch.setattr(status_writer, "BETWEEN", 0.01)
     api.put(PREFIX, widget("x", uid="u"))
     api.faults.append(Fault("status", method="PATCH", status=422))
     writer, key = StatusWriter(cluster, {"Widget": KIND}), Key("Widget", "a", "x")

@@ -16,7 +16,7 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from karmada_operator import watch, wishes
 from karmada_operator.kinds import Key
-from karmada_operator.reconcile import Seen
+from karmada_operator.orders import Seen
 from karmada_operator.watch import Watcher, seen_of
 
 GROUP = "test.example/v1"

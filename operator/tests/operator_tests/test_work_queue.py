@@ -10,9 +10,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from karmada_operator.kinds import Key, Lane
-from karmada_operator.work_queue import WorkQueue
+from karmada_operator.work_queue import RANK, WorkQueue
 
-BOUNDS = {Lane.QUICK: 2, Lane.CHANGES: 2, Lane.DELETIONS: 1, Lane.ROUTINE: 1}
+BOUNDS = {
+    Lane.QUICK: 2,
+    Lane.CHANGES: 2,
+    Lane.DELETIONS: 1,
+    Lane.ROUTINE: 1,
+    Lane.RESTORES: 1,
+    Lane.BACKUPS: 1,
+}
 
 
 class Clock:
@@ -118,20 +125,50 @@ def test_who_waits_is_woken() -> None:
     assert found[-1] is None
 
 
+def group(key: Key) -> tuple[str, bool]:
+    """Control plane of a key: those of the first letters belong to one."""
+    return key.namespace, key.name < "d"
+
+
+def test_what_belongs_together_is_worked_on_one_after_the_other_restores_first_and_backups_last(clock: Clock) -> None:
+    queue = WorkQueue(BOUNDS, clock, lambda key: key.namespace)
+    lanes = {"b": Lane.BACKUPS, "i": Lane.CHANGES, "r": Lane.RESTORES}
+    for name, lane in lanes.items():
+        queue.add(key(name), lane)
+    queue.add(key("look"), Lane.QUICK)
+    queue.add(key("other", "y"), Lane.BACKUPS)
+    # Looks wait for nobody, and neither does another control plane.
+    assert taken(queue) == ["r", "look", "other"]
+    queue.done(key("r"))
+    assert taken(queue) == ["i"]
+    queue.add(key("r"), Lane.RESTORES)
+    assert taken(queue) == []
+    queue.done(key("i"))
+    assert taken(queue) == ["r"]
+    queue.done(key("r"))
+    queue.done(key("other", "y"))
+    assert taken(queue) == ["b"]
+
+
 class Histories(RuleBasedStateMachine):
-    """Whatever comes in whatever order: bounds hold, no key is with two workers, and none is lost."""
+    """Whatever comes in whatever order: bounds hold, no key is with two workers, none of a group beside another run of
+    it or before one that comes first, and none is lost.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
-        self.queue = WorkQueue(BOUNDS, self.clock)
+        self.queue = WorkQueue(BOUNDS, self.clock, group)
         self.owed: set[Key] = set()
+        self.waiting: dict[Key, tuple[Lane, float]] = {}
         self.active: dict[Key, Lane] = {}
 
     @rule(name=st.sampled_from("abcdef"), namespace=st.sampled_from("xy"), lane=st.sampled_from(list(Lane)))
     def add(self, name: str, namespace: str, lane: Lane) -> None:
         self.queue.add(key(name, namespace), lane, 1.0)
         self.owed.add(key(name, namespace))
+        _, before = self.waiting.get(key(name, namespace), (lane, self.clock.now + 1.0))
+        self.waiting[key(name, namespace)] = (lane, min(before, self.clock.now + 1.0))
 
     @rule()
     def take(self) -> None:
@@ -140,6 +177,13 @@ class Histories(RuleBasedStateMachine):
             assert turn.key not in self.active
             assert turn.key in self.owed
             self.owed.remove(turn.key)
+            del self.waiting[turn.key]
+            if turn.lane is not Lane.QUICK:
+                beside = [each for each, lane in self.active.items() if lane is not Lane.QUICK]
+                assert group(turn.key) not in map(group, beside)
+                due = [(each, lane) for each, (lane, at) in self.waiting.items() if at <= self.clock.now]
+                first = [RANK.index(lane) for each, lane in due if group(each) == group(turn.key) and lane in RANK]
+                assert RANK.index(turn.lane) <= min(first, default=len(RANK))
             self.active[turn.key] = turn.lane
             assert sum(lane is turn.lane for lane in self.active.values()) <= BOUNDS[turn.lane]
 

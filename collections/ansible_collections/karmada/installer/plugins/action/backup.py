@@ -60,6 +60,7 @@ class ActionModule(KarmadaAction):
         },
         "backups": {"type": "list", "elements": "dict", "default": []},
         "now": {"type": "str", "default": ""},
+        "only": {"type": "str", "default": ""},
         "name": {"type": "str", "default": ""},
         "identity": {"type": "path", "default": ""},
         "snapshot": {"type": "dict", "default": {}},
@@ -76,7 +77,8 @@ class ActionModule(KarmadaAction):
         if arguments["state"] in (STORED, RECORDED):
             return _of_fetched(run, arguments)
         _refuse(run)
-        wanted = _wanted(run, arguments)
+        alone = arguments["now"] or arguments["only"]
+        wanted = _wanted(run, arguments, alone)
         if not run.check:
             # Also where nothing is due: what a killed run has left here is not encrypted.
             workplace.sweep()
@@ -86,11 +88,10 @@ class ActionModule(KarmadaAction):
             return {"changed": False, "verified": _verified(run, wanted, arguments["name"], arguments["identity"])}
         if arguments["state"] == DRILLED:
             return {"changed": False, "drilled": _drilled(run, wanted, arguments["name"], arguments["identity"])}
-        now = arguments["now"]
-        if now:
-            _named(run, wanted, now)
         # One that is asked for is taken alone.
-        return _taken(run, [each for each in wanted if not now or each.name == now], at_once=bool(now))
+        if alone:
+            wanted = [_named(run, wanted, alone, "backup_now" if arguments["now"] else "backup_only")]
+        return _taken(run, wanted, at_once=bool(arguments["now"]))
 
 
 def _taken(run: Run, wanted: list[Wanted], *, at_once: bool) -> dict[str, Any]:
@@ -261,8 +262,8 @@ def _record(run: Run, wanted: Wanted, target: Target, folder: Path, changes: lis
     return taken.record.name
 
 
-def _wanted(run: Run, arguments: dict[str, Any]) -> list[Wanted]:
-    wanted = series.wanted(run, arguments["backups"])
+def _wanted(run: Run, arguments: dict[str, Any], alone: str = "") -> list[Wanted]:
+    wanted = series.wanted(run, arguments["backups"], alone)
     if not wanted:
         what = f"there is no {KIND} for {run.name}"
         remedy = f"write one beside the document, or create one in its namespace. For example:\n{EXAMPLE}"
@@ -270,14 +271,14 @@ def _wanted(run: Run, arguments: dict[str, Any]) -> list[Wanted]:
     return wanted
 
 
-def _named(run: Run, wanted: list[Wanted], name: str) -> Wanted:
+def _named(run: Run, wanted: list[Wanted], name: str, where: str = "backup_now") -> Wanted:
     """The one of this name. Raises ProblemsError."""
     for each in wanted:
         if each.name == name:
             return each
     what = f"{name} is no {KIND} of {run.name}"
     remedy = f"name one of {', '.join(each.name for each in wanted)}"
-    raise ProblemsError(Problem(what, "backup_now", remedy, reason=Reason.INVALID_ARGUMENT))
+    raise ProblemsError(Problem(what, where, remedy, reason=Reason.INVALID_ARGUMENT))
 
 
 def _own(run: Run, wanted: Wanted, target: Target) -> dict[str, Record]:

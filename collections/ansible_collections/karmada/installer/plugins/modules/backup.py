@@ -45,6 +45,10 @@ options:
     description: Name of an EtcdBackup of which a backup is taken at once, due or not. No other is looked at.
     type: str
     default: ""
+  only:
+    description: Name of the only EtcdBackup of which one is V(taken) if it is due. No other is looked at.
+    type: str
+    default: ""
   name:
     description: Name of the backup that V(verified) or V(drilled) is about. Without it, the newest of each series.
     type: str

@@ -94,12 +94,16 @@ options:
     elements: dict
     default: []
   name:
-    description: Name of the EtcdRestore, where there are several.
+    description: >-
+      Name of the EtcdRestore, where there are several. With O(goal=release) and O(goal=undo) it has to be that of the
+      restore on record.
     type: str
     default: ""
   confirm:
     description:
-      - Name of the backup, which says that what is newer may be lost.
+      - >-
+        Name of the backup, which says that what is newer may be lost. Without it, that of the document counts, as do
+        its C(foreignAgents) without O(foreign_agents), and its Secret without O(identity).
       - With the state V(cleaned), name of the control plane.
     type: str
     default: ""

@@ -81,7 +81,7 @@ class Site:
         (here / "report.json").write_text(json.dumps(SAMPLE))
         for name, text in (("install.yml", INSTALL), ("remove.yml", REMOVE)):
             (here / name).write_text(text.format(here=here))
-        (row,) = yaml.safe_load((CHECKOUT / "operator/karmada_operator/watches.yaml").read_text())
+        row, *_ = yaml.safe_load((CHECKOUT / "operator/karmada_operator/watches.yaml").read_text())
         row |= {
             "playbook": str(here / "install.yml"),
             "finalizer": {**row["finalizer"], "playbook": str(here / "remove.yml")},

@@ -169,7 +169,8 @@ def test_beside_jobs_the_operator_itself_may_change_next_to_nothing(manifests: M
         if set(rule["verbs"]) - {"get", "list", "watch"}
         for resource in rule["resources"]
     }
-    assert changed == {"karmadadeployments", "karmadadeployments/status", "events", "leases", "jobs"}
+    statuses = {f"{each}/status" for each in ("karmadadeployments", "etcdbackups", "etcdrestores")}
+    assert changed == {"karmadadeployments", *statuses, "events", "leases", "jobs"}
 
 
 def test_rights_name_everything_and_make_nobody_mightier(manifests: ModuleType) -> None:

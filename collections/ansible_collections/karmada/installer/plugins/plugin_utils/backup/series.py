@@ -31,11 +31,16 @@ class Found:
     trouble: str = ""
 
 
-def wanted(run: Run, beside: Iterable[Mapping[str, Any]]) -> list[Wanted]:
-    """EtcdBackups of the document: ``beside`` it in its file, or objects in its namespace. Raises ProblemsError."""
+def wanted(run: Run, beside: Iterable[Mapping[str, Any]], alone: str = "") -> list[Wanted]:
+    """EtcdBackups of the document: ``beside`` it in its file, or objects in its namespace. Raises ProblemsError.
+
+    With the name of the one that is needed ``alone``, objects that are not valid are no problem of that one.
+    """
     if run.connection.object_uid is None:
         return [Wanted.of(each) for each in beside]
-    return [Wanted.of(each) for each in backups.of_objects(_objects(run), run.deployment)]
+    objects = _objects(run)
+    only = [each for each in objects if each["metadata"]["name"] == alone]
+    return [Wanted.of(each) for each in backups.of_objects(only or objects, run.deployment)]
 
 
 def names(run: Run, beside: Iterable[Mapping[str, Any]]) -> list[str] | None:

@@ -39,6 +39,9 @@ IDENTITY: tuple[str | None, ...] = ("get", "", "namespaces", None, None, "kube-s
 #: Verbs needed on persistentvolumes, in addition, where etcd keeps its data in directories of the nodes.
 HOST_PATH_RIGHTS = ("get", "list", "create", "patch", "delete")
 
+#: Verbs on pods that a restore needs beside those: pods that make the new data of etcd.
+RESTORE_RIGHTS = ("create", "patch")
+
 
 def problems(run: Run) -> Iterable[Problem]:
     """Permissions that this document needs and the account lacks."""
@@ -65,6 +68,11 @@ def in_namespace(namespace: str) -> list[tuple[str | None, ...]]:
         for verb in verbs
     ]
     return [*inside, ("get", "", "namespaces", namespace, "", namespace)]
+
+
+def of_restores(namespace: str) -> list[tuple[str | None, ...]]:
+    """Permissions that a restore needs in the namespace beside those."""
+    return [(verb, "", "pods", namespace, "") for verb in RESTORE_RIGHTS]
 
 
 def told(permissions: Sequence[object]) -> Iterable[Problem]:

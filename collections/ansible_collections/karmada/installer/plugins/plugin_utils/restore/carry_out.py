@@ -132,6 +132,7 @@ class Restoring:
             check.require_same(run, self.asked, stored.restore)
             return False
         chosen = check.choose(run, self.asked)
+        self.asked = self.asked.completed(run, chosen.wanted)
         if stored and stored.restore and check.is_done(stored.restore, chosen):
             run.say(f"{chosen.record.name} was restored and released; to restore it again, write another EtcdRestore")
             return False
@@ -165,6 +166,8 @@ class Restoring:
         if stored is None or stored.restore is None:
             what, remedy = "no restore is under way", "begin one with karmada.installer.restore"
             raise ProblemsError(Problem(what, self.run.place.where, remedy, reason=Reason.INVALID_ARGUMENT))
+        if self.goal is not Goal.QUARANTINE or not stored.restore.is_over:
+            check.require_named(stored.restore, self.asked.name, self.run.place.where)
         found = next_step(self._seen(), self.goal)
         if isinstance(found, Problem):
             raise ProblemsError(replace(found, where=self.run.place.where))
@@ -206,10 +209,11 @@ class Restoring:
 
         Whoever has used it removes the folder.
         """
-        self._require_keys()
+        chosen = self._chosen()
+        keys = self._keys(chosen)
         folder = workplace.made()
         try:
-            found = delivery.decrypted(self._chosen(), self.asked.keys, folder)
+            found = delivery.decrypted(chosen, keys, folder)
             return Delivered(found.path, found.path.stat().st_size, found.digest)
         except OSError as error:
             workplace.remove(folder)
@@ -344,14 +348,15 @@ class Restoring:
             self._save(before=done.backup)
 
     def _prepare(self) -> None:
-        self._require_keys()
-        self.means.prepare(self._chosen(), self.asked.keys)
+        chosen = self._chosen()
+        self.means.prepare(chosen, self._keys(chosen))
 
-    def _require_keys(self) -> None:
-        if not self.asked.keys:
-            remedy = "name the file with a private key of a recipient: -e restore_identity=FILE"
-            what = "the backup is encrypted, and no private key is here"
-            raise ProblemsError(Problem(what, "restore_identity", remedy, reason=Reason.RESTORE_IMPOSSIBLE))
+    def _keys(self, chosen: Chosen) -> Sequence[Any]:
+        """Private keys with which the backup is decrypted, at least one. Raises ProblemsError."""
+        keys = self.asked.completed(self.run, chosen.wanted).keys
+        if not keys:
+            raise ProblemsError(check.no_key("the backup is encrypted"))
+        return keys
 
     # -- stopping ----------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..backup import encryption, verify, workplace
 from ..backup import series as backup_series
-from ..backup import verify, workplace
 from ..backup.due import in_words
 from ..backup.record import KEYS, Record
 from ..backup.targets import Target
@@ -41,7 +41,7 @@ spec:
 
 @dataclass(frozen=True)
 class Asked:
-    """Wishes of the user: the documents that there are, and words of the command line."""
+    """Wishes of the user: the documents that there are, and words of the command line, which win over a document."""
 
     restores: Sequence[Mapping[str, Any]] = ()
     backups: Sequence[Mapping[str, Any]] = ()
@@ -56,6 +56,24 @@ class Asked:
     namespaces: Sequence[str] = ()
     kept: Sequence[str] = ()
     let_go: Sequence[str] = ()
+
+    def completed(self, run: Run, wanted: WantedRestore) -> Asked:
+        """The same with what the document says where the command line says nothing. Raises ProblemsError."""
+        keys = self.keys
+        if not keys and wanted.secret:
+            where = f"{wanted.place}: spec.identitySecretRef"
+            text = run.secret(wanted.secret, where).get(restores.IDENTITY)
+            if text is None:
+                what, remedy = f"has no key {restores.IDENTITY}", "put what age-keygen wrote there"
+                missing = Problem(what, f"Secret {run.full_name(wanted.secret)}", remedy, reason=Reason.INVALID_SECRET)
+                raise ProblemsError(missing)
+            keys = encryption.identities(text.decode(errors="replace"), f"Secret {run.full_name(wanted.secret)}")
+        return replace(
+            self,
+            confirm=self.confirm or wanted.confirm,
+            foreign_agents=self.foreign_agents or wanted.foreign_agents,
+            keys=keys,
+        )
 
 
 @dataclass(frozen=True)
@@ -120,7 +138,7 @@ def choose(run: Run, asked: Asked, backup: str = "") -> Chosen:
 def require_same(run: Run, asked: Asked, under_way: RestoreState) -> None:
     """Raise ProblemsError if the user means another backup than that of the restore under way."""
     document = _all_wanted(run, asked).get(asked.name or under_way.name)
-    meant = asked.confirm or (document.backup if document else "")
+    meant = asked.confirm or ((document.backup or document.confirm) if document else "")
     name = asked.name or under_way.name
     if name == under_way.name and meant in ("", under_way.backup):
         return
@@ -192,8 +210,7 @@ def refuse(run: Run, chosen: Chosen, live: Live, asked: Asked) -> None:
         *_foreign_agents(run, chosen.record, live, asked.foreign_agents),
     ]
     if not asked.keys:
-        remedy = "name the file with a private key of a recipient: -e restore_identity=FILE"
-        problems.append(_problem("it is encrypted, and no private key is here", "restore_identity", remedy))
+        problems.append(no_key("it is encrypted"))
     else:
         run.say(f"fetching {chosen.record.name}, and restoring it on trial")
         try:
@@ -270,6 +287,22 @@ def _same_keys(run: Run, chosen: Chosen, keys: Sequence[Any]) -> None:
         raise ProblemsError([_problem(f"{name} was another one", chosen.where, remedy) for name in wrong])
 
 
+def no_key(why: str) -> Problem:
+    """Problem of a restore without a private key."""
+    remedy = (
+        f"name a Secret with a private key of a recipient (spec.identitySecretRef of the {restores.KIND}), "
+        "or a file with it: -e restore_identity=FILE"
+    )
+    return _problem(f"{why}, and no private key is here", "restore_identity", remedy)
+
+
+def require_named(under_way: RestoreState, name: str, where: str) -> None:
+    """Raise ProblemsError if the restore on record is not that of the EtcdRestore that is meant."""
+    if name not in ("", under_way.name):
+        remedy = f"decide upon {under_way.name} first"
+        raise ProblemsError(_problem(f"the restore of it is {under_way.name}, not {name}", where, remedy))
+
+
 def loss(run: Run, chosen: Chosen, live: Live) -> list[str]:
     """Sentences for people on what is lost by going back to this backup."""
     record = chosen.record
@@ -302,7 +335,7 @@ def require_confirmed(chosen: Chosen, told: Sequence[str], confirm: str) -> None
     what = f"restoring {name} loses {'; '.join(told)}"
     if confirm:
         what = f"{confirm} was confirmed, and the backup is {name}. {what[0].upper()}{what[1:]}"
-    remedy = f"if that is meant: -e restore_confirm={name}"
+    remedy = f"if that is meant: spec.confirm of the {restores.KIND}, or -e restore_confirm={name}"
     raise ProblemsError(
         Problem(what, chosen.wanted.place, remedy, reason=Reason.RESTORE_NOT_CONFIRMED),
         "nothing was stopped, and nothing was changed",

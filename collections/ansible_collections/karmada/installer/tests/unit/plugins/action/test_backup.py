@@ -87,7 +87,7 @@ def stored(run: Run, wanted: Wanted, target: Target, purpose: Purpose, start: da
 
 
 def perform(run: Run, *documents: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    given = {"state": "taken", "now": "", "name": "", "identity": "", **arguments}
+    given = {"state": "taken", "now": "", "only": "", "name": "", "identity": "", **arguments}
     beside = backups.resolved(documents or (document(),), run.deployment)
     step = object.__new__(action.ActionModule)
     result: dict[str, Any] = step.perform(run, {**given, "backups": beside})
@@ -178,6 +178,16 @@ def test_a_suspended_one_is_not_due(run: Run, tmp_path: Path) -> None:
     result = perform(run, document(suspend=True))
     assert not result["changed"]
     assert result["backups"][0]["status"]["conditions"][0]["reason"] == "NoBackup"
+
+
+def test_only_the_one_that_is_named_is_looked_at_and_it_has_to_be_due(run: Run, tmp_path: Path) -> None:
+    both = (document(), document("weekly"))
+    result = perform(run, *both, only="weekly")
+    assert [each["name"] for each in result["backups"]] == ["weekly"]
+    assert result["changed"]
+    assert not perform(run, *both, only="weekly")["changed"]
+    with pytest.raises(ProblemsError, match="hourly is no EtcdBackup"):
+        perform(run, *both, only="hourly")
 
 
 def test_missed_ones_are_told(run: Run, tmp_path: Path) -> None:
@@ -305,7 +315,7 @@ def test_a_file_without_a_private_key_is_told(run: Run, tmp_path: Path) -> None:
 def test_without_any_document_it_is_told_how_one_is_written(run: Run) -> None:
     step = object.__new__(action.ActionModule)
     with pytest.raises(ProblemsError, match="there is no EtcdBackup for prod") as caught:
-        step.perform(run, {"state": "taken", "backups": [], "now": "", "name": "", "identity": ""})
+        step.perform(run, {"state": "taken", "backups": [], "now": "", "only": "", "name": "", "identity": ""})
     assert "kind: EtcdBackup" in str(caught.value)
 
 
@@ -351,5 +361,11 @@ def test_objects_are_looked_for_where_the_document_is_one(run: Run) -> None:
     run.__dict__["home"] = home
     run.deployment["metadata"]["namespace"] = "karmada"
     step = object.__new__(action.ActionModule)
-    given = {"state": "taken", "backups": [], "now": "", "name": "", "identity": ""}
+    given = {"state": "taken", "backups": [], "now": "", "only": "", "name": "", "identity": ""}
     assert [each["name"] for each in step.perform(run, given)["backups"]] == ["nightly"]
+    # One that nobody could carry out keeps another from nothing.
+    never = document("never", schedule="0 0 30 2 *")
+    home.put({**never, "metadata": {**never["metadata"], "namespace": "karmada"}})
+    with pytest.raises(ProblemsError, match="never comes"):
+        step.perform(run, given)
+    assert [each["name"] for each in step.perform(run, {**given, "only": "nightly"})["backups"]] == ["nightly"]

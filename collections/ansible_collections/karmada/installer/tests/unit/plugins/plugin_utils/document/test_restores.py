@@ -43,6 +43,14 @@ def test_a_bad_one_is_refused_at_the_right_place(file: corpus_files.CorpusFile) 
 def test_what_it_says() -> None:
     assert WantedRestore.of(written()) == WantedRestore("back", "nightly", "prod-20261125t020000z-1f3a9c")
     assert WantedRestore.of(written("least")).backup == ""
+    assert WantedRestore.of(written("confirmed")) == WantedRestore(
+        "back",
+        "nightly",
+        "prod-20261125t020000z-1f3a9c",
+        "prod-20261125t020000z-1f3a9c",
+        "restore-key",
+        ("member3",),
+    )
     assert WantedRestore.of(written()).place == "EtcdRestore back"
 
 
@@ -56,6 +64,15 @@ def test_it_has_to_be_of_this_control_plane_and_has_a_name_of_its_own() -> None:
         "prod.yaml: EtcdRestore back: metadata.name",
         "prod.yaml: EtcdRestore back: metadata.name",
     ]
+
+
+def test_a_decision_is_for_objects_only_because_in_a_file_it_would_be_there_before_the_quarantine() -> None:
+    decided = written()
+    decided["spec"]["decision"] = "Release"
+    with pytest.raises(ProblemsError, match=r"EtcdRestore back: spec\.decision.*karmada\.installer\.release"):
+        restores.beside([decided], PROD, "prod.yaml")
+    (found,) = restores.of_objects([decided], PROD)
+    assert WantedRestore.of(found).decision == restores.RELEASE
 
 
 def test_objects_of_other_control_planes_are_passed_over() -> None:

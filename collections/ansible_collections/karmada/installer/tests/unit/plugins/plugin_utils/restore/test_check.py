@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series as backup_series
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import verify
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, verify
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import (
     KEYS,
     SNAPSHOT,
@@ -257,6 +257,30 @@ def test_keys_that_are_others_by_now_are_refused(
     (problem,) = problems(run, chosen(run))
     assert problem.what == said
     assert "b3RoZXI" not in str(problem)
+
+
+def test_what_the_command_line_does_not_say_the_document_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = a_run()
+    secrets = {"restore-key": {"identity": b"AGE-SECRET-KEY-1X"}, "empty": {}}
+    monkeypatch.setattr(type(run), "secret", lambda _run, name, _where: secrets[name])
+    monkeypatch.setattr(encryption, "identities", lambda text, _where: [text])
+    wanted = WantedRestore("back", "nightly", confirm="prod-1", secret="restore-key", foreign_agents=("m3",))
+    found = Asked().completed(run, wanted)
+    assert (found.confirm, found.foreign_agents, found.keys) == ("prod-1", ("m3",), ["AGE-SECRET-KEY-1X"])
+    said = Asked(confirm="prod-2", foreign_agents=("m4",), keys=("key",))
+    assert said.completed(run, wanted) == said
+    with pytest.raises(ProblemsError, match=r"karmada/empty.*has no key identity"):
+        Asked().completed(run, replace(wanted, secret="empty"))
+    with pytest.raises(ProblemsError, match="no private key is here"):
+        check.refuse(run, chosen(run), Live(clusters={}), Asked().completed(run, replace(wanted, secret="")))
+
+
+def test_a_decision_upon_another_restore_is_refused() -> None:
+    under_way = RestoreState("back", "nightly", "prod-1", "", "", 2, 1, ETCD, ())
+    check.require_named(under_way, "", "there")
+    check.require_named(under_way, "back", "there")
+    with pytest.raises(ProblemsError, match="is back, not forth"):
+        check.require_named(under_way, "forth", "there")
 
 
 def test_the_loss_is_told() -> None:

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Next action for an EtcdBackup: a run when one is due, asked for, or when its document was edited. Pure.
+
+A moment of the schedule is met by one run. One that fails is tried again until the next moment comes, which is another
+order; the moments between are missed, and told. Nothing of it outlives the object: no backup is deleted with it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.due import Due
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups as documents
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+
+from . import inputs, schedules
+from .kinds import Lane
+from .orders import NOTHING_AROUND, Around, Beside, Operation, Order, Seen
+from .reconcile import Action, Cancel, Forget, Memory, Refuse, Start, Wait
+from .schedules import Backups
+from .wishes import OF_BELONGINGS, Wishes
+
+#: Seconds after which the clock is looked at again at the latest: it may have been set.
+LOOK_AT_CLOCK = 60.0
+
+
+def seen_of(obj: Object) -> Seen:
+    """What decides of an EtcdBackup as an API server gives it."""
+    meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    wanted, problems = _wanted(obj)
+    wishes = Wishes.asked_of(meta, OF_BELONGINGS, problems)
+    return Seen(
+        uid=str(meta["uid"]),
+        generation=int(meta.get("generation") or 0),
+        wishes=wishes,
+        claimed=not meta.get("deletionTimestamp"),
+        deleting=bool(meta.get("deletionTimestamp")),
+        references=inputs.references(spec),
+        deployment=_deployment(spec),
+        backups=Backups(
+            wanted=wanted,
+            newest=schedules.moment_of((status.get("newest") or {}).get("startTime")),
+            requested=str(status.get("requested") or ""),
+            carried_out=int(status.get("observedGeneration") or 0),
+        ),
+        version=str(meta.get("resourceVersion", "")),
+    )
+
+
+def hindrance(seen: Seen, beside: Beside) -> Wait | None:
+    """What of the control plane itself keeps anything from being done for what belongs to it; None if nothing does."""
+    deployment, name = beside.deployment, seen.deployment
+    if deployment is None:
+        return Wait(f"there is no KarmadaDeployment {name} here", reason="NoDeployment")
+    if deployment.deleting:
+        return Wait(f"KarmadaDeployment {name} is being deleted", reason="BeingDeleted")
+    if not deployment.installed:
+        return Wait(f"KarmadaDeployment {name} is not installed yet", reason="NotInstalled")
+    return None
+
+
+def decide(  # noqa: PLR0911 - a line for each thing that may be seen
+    seen: Seen | None,
+    memory: Memory,
+    now: float,
+    clock: datetime,
+    beside: Beside,
+    around: Around = NOTHING_AROUND,
+) -> Action:
+    """Next action; None means that the object is gone. ``now`` is of a monotonic clock, ``clock`` the time in UTC."""
+    if memory.running is not None:
+        return _during(seen, memory, memory.running, beside)
+    if seen is None or seen.backups is None:
+        return Forget()
+    if memory.uid not in ("", seen.uid):
+        memory = Memory()
+    if seen.deleting:
+        return Wait("is going")
+    if seen.wishes.problems:
+        return Refuse(seen.wishes.problems)
+    if seen.wishes.paused:
+        return Wait("is paused", _soon(now), "Paused")
+    if held := hindrance(seen, beside):
+        return Wait(held.why, _soon(now), held.reason)
+    if beside.deployment and beside.deployment.quarantined:
+        # A backup of it would outlive the restore, also one that is taken back.
+        return Wait("a restore holds the control plane; the release takes a backup", _soon(now), "Quarantined")
+    met = memory.done.moment if memory.done else ""
+    verdict = schedules.verdict(seen.backups, clock, met)
+    order = order_of(seen, memory, verdict, around)
+    if order is None or order == memory.done:
+        return Wait(_next(verdict), _until(verdict, now, clock))
+    if order == memory.failed and now < memory.retry_at:
+        return Wait("the last run failed", min(memory.retry_at, _until(verdict, now, clock)), "Failed")
+    return Start(order, Lane.BACKUPS, _why(order, seen.backups))
+
+
+def order_of(seen: Seen, memory: Memory, verdict: Due, around: Around) -> Order | None:
+    """Order for which an EtcdBackup asks; None if nothing is due, and the status is that of its document."""
+    if seen.backups is None:
+        return None
+    word, done = seen.wishes.run_now, memory.done
+    asked = word if word not in (seen.backups.requested, done.run_now if done else "") else ""
+    known = {seen.backups.carried_out, done.generation if done else 0}
+    if not asked and verdict.since is None and seen.generation in known:
+        return None
+    return Order(
+        Operation.BACK_UP,
+        seen.uid,
+        seen.generation,
+        run_now=asked or (done.run_now if done else ""),
+        inputs=around.inputs,
+        moment=schedules.text_of(verdict.since) if verdict.since else "",
+        missed=verdict.missed,
+    )
+
+
+def _during(seen: Seen | None, memory: Memory, running: Order, beside: Beside) -> Action:
+    why = ""
+    if seen is None:
+        why = "the object is gone"
+    elif seen.uid != running.uid:
+        why = "another object has the name"
+    elif seen.wishes.problems:
+        why = "its annotations cannot be used"
+    elif seen.wishes.paused:
+        why = "it was paused"
+    elif beside.deployment is None or beside.deployment.deleting:
+        why = "the control plane goes"
+    return Cancel(why) if why and not memory.cancelled else Wait("a run is under way")
+
+
+def _why(order: Order, backups: Backups) -> str:
+    if order.moment:
+        return f"one is due since {order.moment}"
+    if order.generation != backups.carried_out:
+        return "the document was edited" if backups.carried_out else "it is new"
+    return "run-now asks for it"
+
+
+def _next(verdict: Due) -> str:
+    return f"the next one is due at {schedules.text_of(verdict.next)}" if verdict.next else "none is due"
+
+
+def _until(verdict: Due, now: float, clock: datetime) -> float:
+    """Time of the next look: when one falls due, and before that now and then, because a clock may be set."""
+    if verdict.next is None:
+        return _soon(now)
+    return now + min(LOOK_AT_CLOCK, max(0.0, (verdict.next - clock).total_seconds()))
+
+
+def _soon(now: float) -> float:
+    """A look is due now and then also where nothing is to be done: the newest backup grows too old meanwhile."""
+    return now + LOOK_AT_CLOCK
+
+
+def _wanted(obj: Object) -> tuple[documents.Wanted | None, tuple[Problem, ...]]:
+    """Content of the object, or why it cannot be used although an API server has taken it."""
+    meta = obj["metadata"]
+    home = {"metadata": {"name": _deployment(obj.get("spec") or {}), "namespace": meta.get("namespace")}}
+    try:
+        (found,) = documents.resolved([obj], home)
+    except ProblemsError as error:
+        return None, tuple(error.problems)
+    return documents.Wanted.of(found), ()
+
+
+def _deployment(spec: Object) -> str:
+    return str((spec.get("deploymentRef") or {}).get("name") or "")

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is seen of an object and around it, and orders: what a run is for. Plain data, no rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from .schedules import Backups
+from .wishes import Wishes
+
+
+class Operation(StrEnum):
+    """Purpose of a run."""
+
+    INSTALL = "install"
+    REMOVE = "remove"
+    #: See what is there, and change nothing.
+    LOOK = "look"
+    BACK_UP = "back up"
+    #: Of a backup into quarantine, and what becomes of it there.
+    RESTORE = "restore"
+    RELEASE = "release"
+    UNDO = "undo"
+
+
+#: Operations that take a control plane to what a backup holds, or away from it.
+OF_A_RESTORE = frozenset({Operation.RESTORE, Operation.RELEASE, Operation.UNDO})
+
+
+class Outcome(StrEnum):
+    """End of a run. A run is lost when it ended without telling how."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed out"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Restore:
+    """What of an EtcdRestore decides: what its spec confirms and decides, and how far it is by its status.
+
+    ``carried_out`` is the generation that the status speaks of, ``quarantined`` the one with which it came there.
+    """
+
+    backup: str = ""
+    confirm: str = ""
+    decision: str = ""
+    phase: str = ""
+    carried_out: int = 0
+    quarantined: int = 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What of an object decides. ``version`` orders what was seen and decides nothing.
+
+    ``settled``: its status says that this generation was carried out. ``elsewhere`` is the namespace of this cluster
+    that it asks for, if that is not its own. ``references`` are (kind, name) of what its document names, ``members``
+    the names of its members. ``needs`` are the Secrets without which nothing of it can be reached, ``access`` is
+    (member, Secret). ``installed`` and ``quarantined`` are what the status of a control plane says.
+
+    Of an EtcdBackup or EtcdRestore, ``deployment`` names the KarmadaDeployment that it belongs to, and ``backups`` or
+    ``restore`` is what decides of it.
+    """
+
+    uid: str
+    generation: int
+    wishes: Wishes = field(default_factory=Wishes)
+    claimed: bool = False
+    deleting: bool = False
+    keep: bool = False
+    settled: bool = False
+    elsewhere: str = ""
+    references: tuple[tuple[str, str], ...] = ()
+    members: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+    access: tuple[tuple[str, str], ...] = ()
+    on_hosts: bool = False
+    installed: bool = False
+    quarantined: bool = False
+    deployment: str = ""
+    backups: Backups | None = None
+    restore: Restore | None = None
+    version: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Around:
+    """What is seen around an object. ``inputs`` stands for Secrets and ConfigMaps that its document names.
+
+    Of one that is being deleted: ``lost`` are Secrets that it names and that are gone, and ``going`` says whether its
+    namespace is being deleted. ``trouble`` is why its control plane does not answer.
+    """
+
+    inputs: str = ""
+    lost: frozenset[str] = frozenset()
+    going: bool = False
+    trouble: str = ""
+
+
+NOTHING_AROUND = Around()
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside an object that belongs to a control plane: that, and the restore that is under way there.
+
+    ``deployment`` is None if there is no such object, ``under_way`` the name of another EtcdRestore, or empty.
+    """
+
+    deployment: Seen | None = None
+    under_way: str = ""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a run is for. ``inputs``: see ``Around``; ``given_up`` are members whose credentials are gone.
+
+    ``moment`` is that from which a backup is due, empty for one that is not; ``missed`` counts those before it.
+    """
+
+    operation: Operation
+    uid: str
+    generation: int
+    dry_run: bool = False
+    run_now: str = ""
+    confirmations: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    inputs: str = ""
+    given_up: tuple[str, ...] = ()
+    in_trouble: bool = False
+    moment: str = ""
+    missed: int = field(default=0, compare=False)
+
+    def plain(self) -> dict[str, Any]:
+        """Plain data of it, as JSON has it."""
+        return {
+            **asdict(self),
+            "operation": self.operation.value,
+            "confirmations": [[name, [*names]] for name, names in self.confirmations],
+            "given_up": [*self.given_up],
+        }
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Order:
+        """Order from its plain data. Raises KeyError, TypeError, ValueError for anything else."""
+        return cls(
+            **{
+                **found,
+                "operation": Operation(found["operation"]),
+                "confirmations": tuple((name, tuple(names)) for name, names in found.get("confirmations", ())),
+                "given_up": tuple(found.get("given_up", ())),
+            }
+        )

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Next action for an EtcdRestore, by its phase and its spec. Pure.
+
+It is judged at once, and restored when its spec confirms the backup by name; then it waits in quarantine for a
+decision. A decision to release counts only if it was written in quarantine: before that there was nothing to decide
+upon. Deleting the object takes nothing back; a run under way comes to its end, so that nothing stays half done.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import RELEASE, UNDO
+
+from . import inputs
+from .backups import hindrance
+from .kinds import Lane
+from .orders import NOTHING_AROUND, Around, Beside, Operation, Order, Restore, Seen
+from .reconcile import Action, Cancel, Forget, Memory, Refuse, Start, Wait
+from .wishes import OF_BELONGINGS, Wishes
+
+PENDING, AWAITS, FAILED = "Pending", "AwaitsConfirmation", "Failed"
+RESTORING, QUARANTINED, RELEASING, UNDOING = "Restoring", "Quarantined", "Releasing", "Undoing"
+RELEASED, UNDONE = "Released", "Undone"
+#: Phases in which the control plane is held by this restore, and those after which nothing is done any more.
+UNDER_WAY = frozenset({RESTORING, QUARANTINED, RELEASING, UNDOING})
+OVER = frozenset({RELEASED, UNDONE})
+#: Phases that a restore which has come to its end can have.
+_RESTORED = frozenset({QUARANTINED, RELEASING, UNDOING, *OVER})
+#: Seconds between two looks at what it waits for.
+LOOK = 60.0
+
+
+def seen_of(obj: Object) -> Seen:
+    """What decides of an EtcdRestore as an API server gives it."""
+    meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    return Seen(
+        uid=str(meta["uid"]),
+        generation=int(meta.get("generation") or 0),
+        wishes=Wishes.asked_of(meta, OF_BELONGINGS),
+        claimed=not meta.get("deletionTimestamp"),
+        deleting=bool(meta.get("deletionTimestamp")),
+        references=inputs.references(spec),
+        deployment=str((spec.get("deploymentRef") or {}).get("name") or ""),
+        restore=Restore(
+            backup=str(spec.get("backup") or ""),
+            confirm=str(spec.get("confirm") or ""),
+            decision=str(spec.get("decision") or ""),
+            phase=str(status.get("phase") or ""),
+            carried_out=int(status.get("observedGeneration") or 0),
+            quarantined=int(status.get("quarantinedGeneration") or 0),
+        ),
+        version=str(meta.get("resourceVersion", "")),
+    )
+
+
+def decide(  # noqa: PLR0911 - a line for each thing that may be seen
+    seen: Seen | None, memory: Memory, now: float, beside: Beside, around: Around = NOTHING_AROUND
+) -> Action:
+    """Next action; None means that the object is gone."""
+    if memory.running is not None:
+        return _during(seen, memory, memory.running, beside)
+    if seen is None or seen.restore is None:
+        return Forget()
+    if memory.uid not in ("", seen.uid):
+        memory = Memory()
+    if seen.deleting:
+        return Wait("is going")
+    if seen.wishes.problems:
+        return Refuse(seen.wishes.problems)
+    if seen.restore.phase in OVER:
+        return Wait(f"it is over: {seen.restore.phase}", reason=seen.restore.phase)
+    if seen.wishes.paused:
+        return Wait("is paused", reason="Paused")
+    held = hindrance(seen, beside) or _held(seen, beside)
+    if held is not None:
+        return Wait(held.why, now + LOOK, held.reason)
+    return _next_run(seen, seen.restore, memory, now, beside, around)
+
+
+def _held(seen: Seen, beside: Beside) -> Wait | None:
+    if beside.deployment and beside.deployment.wishes.paused:
+        return Wait(f"KarmadaDeployment {seen.deployment} is paused", reason="Paused")
+    if beside.under_way:
+        return Wait(f"EtcdRestore {beside.under_way} comes first", reason="AnotherRestore")
+    return None
+
+
+def _next_run(seen: Seen, restore: Restore, memory: Memory, now: float, beside: Beside, around: Around) -> Action:
+    if memory.done is not None and memory.done.operation is Operation.RESTORE and restore.phase not in _RESTORED:
+        # Whatever was edited meanwhile: it is not restored once more.
+        return Wait("its end is being told", now + LOOK)
+    operation, idle = _wanted(seen, restore, memory, beside)
+    if operation is None:
+        return idle
+    # Steps after the quarantine need no Secret, and no word.
+    judges = operation is Operation.RESTORE
+    order = Order(
+        operation,
+        seen.uid,
+        seen.generation if judges else 0,
+        run_now=seen.wishes.run_now if judges else "",
+        inputs=around.inputs if judges else "",
+    )
+    if order == memory.done:
+        return Wait("its end is being told")
+    if order == memory.failed and now < memory.retry_at:
+        if restore.phase == AWAITS:
+            return _awaits(restore, memory.retry_at)
+        return Wait("the last run failed", memory.retry_at, "Failed")
+    return Start(order, Lane.RESTORES, _why(operation, restore))
+
+
+def _wanted(seen: Seen, restore: Restore, memory: Memory, beside: Beside) -> tuple[Operation | None, Wait]:
+    """Operation that brings it on; None if it waits for its user, and for what."""
+    nothing = Wait("nothing was restored, so there is nothing to take back", reason="NothingToUndo")
+    in_quarantine = bool(beside.deployment and beside.deployment.quarantined)
+    if restore.phase == RELEASING:
+        return Operation.RELEASE, nothing
+    if restore.decision == UNDO or restore.phase == UNDOING:
+        # One that was killed before its phase was told may have begun nevertheless.
+        return (Operation.UNDO if restore.phase in UNDER_WAY or in_quarantine else None), nothing
+    if restore.phase == QUARANTINED:
+        if restore.decision == RELEASE and seen.generation > restore.quarantined:
+            return Operation.RELEASE, nothing
+        asked = memory.done is not None and seen.wishes.run_now not in ("", memory.done.run_now)
+        return (Operation.RESTORE if asked else None), _in_quarantine(restore)
+    if restore.phase == AWAITS and restore.carried_out == seen.generation and memory.failed is None:
+        # As an earlier operator has left it.
+        return None, _awaits(restore)
+    return Operation.RESTORE, nothing
+
+
+def _in_quarantine(restore: Restore) -> Wait:
+    if restore.decision == RELEASE:
+        what = "its decision was written before there was a quarantine; read the drift, take it out, and write it again"
+        return Wait(what, reason="DecidedTooEarly")
+    return Wait(f"in quarantine; decide: spec.decision {RELEASE} or {UNDO}", reason="AwaitsDecision")
+
+
+def _awaits(restore: Restore, until: float | None = None) -> Wait:
+    what = "the loss is told; if it is meant, write the name of the backup: spec.confirm"
+    return Wait(what, until, "AwaitsConfirmation" if not restore.confirm else "NotConfirmed")
+
+
+def _during(seen: Seen | None, memory: Memory, running: Order, beside: Beside) -> Action:
+    """Action while a run is under way. That its object is gone is no reason to leave a control plane half restored."""
+    why = ""
+    if seen is not None and seen.uid == running.uid:
+        if seen.wishes.problems:
+            why = "its annotations cannot be used"
+        elif seen.wishes.paused:
+            why = "it was paused"
+    if beside.deployment is not None and beside.deployment.deleting:
+        why = "the control plane is being deleted"
+    elif beside.deployment is not None and beside.deployment.wishes.paused:
+        why = "the control plane was paused"
+    return Cancel(why) if why and not memory.cancelled else Wait("a run is under way")
+
+
+def _why(operation: Operation, restore: Restore) -> str:
+    if operation is Operation.RELEASE:
+        return "its decision is to release"
+    if operation is Operation.UNDO:
+        return "its decision is to take it back"
+    if restore.phase in UNDER_WAY:
+        return "it goes on"
+    return f"{restore.confirm} is confirmed" if restore.confirm else "to see what would be lost"

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writer of status: what is told of objects is written by server-side apply, only when it differs, and not too often.
+
+An object is read once, before its first write, because conditions keep the time of their last transition.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict, Invalid, NotFound
+
+from .kinds import Key, Kind
+from .status import Told, composed
+
+FIELD_MANAGER = "karmada-operator"
+#: Seconds between two writes for one object.
+BETWEEN = 2.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class _Page:
+    """One object: what is told of it, what it has, and when it may be written again."""
+
+    uid: str
+    told: Told
+    former: dict[str, Any] | None = None
+    due: float = 0.0
+    pending: bool = True
+
+
+class StatusWriter(threading.Thread):
+    """Thread that writes what is told, the newest only, at most once in BETWEEN seconds for an object."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kinds: Mapping[str, Kind],
+        on_status: Callable[[Key, Mapping[str, Any]], None] = lambda _key, _status: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(name="status", daemon=True)
+        self._cluster, self._kinds, self._on_status, self._clock = cluster, kinds, on_status, clock
+        self._changed = threading.Condition()
+        self._pages: dict[Key, _Page] = {}
+        self._over = False
+
+    def tell(self, key: Key, uid: str, change: Callable[[Told], Told]) -> None:
+        """Change what is told of an object."""
+        with self._changed:
+            page = self._pages.get(key)
+            if page is None or page.uid != uid:
+                page = self._pages[key] = _Page(uid, Told())
+            found = change(page.told)
+            if found != page.told or page.former is None:
+                page.told, page.pending = found, True
+                self._changed.notify_all()
+
+    def forget(self, key: Key) -> None:
+        """Drop an object that is gone."""
+        with self._changed:
+            self._pages.pop(key, None)
+
+    def stop(self) -> None:
+        """Write what is pending once more, and end."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def run(self) -> None:
+        while True:
+            with self._changed:
+                now = self._clock()
+                pending = {key: page for key, page in self._pages.items() if page.pending}
+                ready = [key for key, page in pending.items() if page.due <= now or self._over]
+                if not ready:
+                    if self._over:
+                        return
+                    self._changed.wait(min((each.due for each in pending.values()), default=now + 60) - now)
+                    continue
+            for key in ready:
+                self._write(key)
+
+    def _write(self, key: Key) -> None:
+        with self._changed:
+            page = self._pages.get(key)
+            if page is None:
+                return
+            told, page.pending, page.due = page.told, False, self._clock() + BETWEEN
+        kind = self._kinds[key.kind]
+        try:
+            if page.former is None:
+                found = self._cluster.get(kind.api_version, kind.kind, key.name, key.namespace) or {}
+                page.former = found.get("status") or {}
+            status = composed(page.former, told, datetime.now(UTC), kind.status_fields)
+            if status != page.former:
+                metadata = {"name": key.name, "namespace": key.namespace, "uid": page.uid}
+                obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "status": status}
+                self._cluster.apply_status(obj, field_manager=FIELD_MANAGER)
+                page.former = status
+        except (NotFound, Conflict):
+            # It is gone, or another one has its name: the watch tells.
+            self.forget(key)
+        except Invalid as error:
+            # No repetition mends it; what is told next may.
+            _LOG.error("the status of %s was refused: %s", key, error)
+        except ApiError as error:
+            _LOG.warning("the status of %s could not be written: %s", key, error)
+            with self._changed:
+                page.pending, page.due = not self._over, self._clock() + 5 * BETWEEN
+        else:
+            with self._changed:
+                if self._pages.get(key) is page:
+                    self._on_status(key, status)

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the status and the Events of an object say of what happens to it, by what it is. Pure.
+
+A control plane has the status that its report says (``status``). An EtcdBackup tells the age of its newest backup, an
+EtcdRestore how far it is; neither has a report of its own.
+"""
+
+# ruff: noqa: ARG002 - not every kind needs all that the contract hands over
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
+
+from . import restores, schedules, status
+from .executor import Ending, Task
+from .kinds import Kind, Lane
+from .orders import Operation, Order, Outcome, Seen
+from .reconcile import Wait
+from .status import Condition, Told
+
+#: First task of the role restore after the record of a restore is open.
+STEP = "Take the next step"
+#: Members whose drift the schema has room for.
+MOST_MEMBERS = 100
+
+
+@dataclass(frozen=True)
+class News:
+    """Something worth an Event."""
+
+    reason: str
+    note: str
+    warning: bool = False
+
+
+class Telling(Protocol):
+    """What is told of objects of a kind. ``seen`` is the object as it is now, or as it was seen last."""
+
+    def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
+        """Status of one for which nothing is done."""
+
+    def refused(self, told: Told, seen: Seen, problems: Sequence[Problem]) -> Told:
+        """Status of one that cannot be used."""
+
+    def begun(self, told: Told, seen: Seen, order: Order, lane: Lane, why: str) -> Told:
+        """Status when a run begins."""
+
+    def gone_on(self, told: Told, seen: Seen, order: Order, lane: Lane, phase: str) -> Told:
+        """Status when a run of an earlier operator is found; ``phase`` is that of the object."""
+
+    def at_task(self, told: Told, task: Task) -> Told:
+        """Status when a task begins, or waits."""
+
+    def after(self, told: Told, seen: Seen, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
+        """Status when a run has ended."""
+
+    def news_of(self, order: Order, ending: Ending) -> News | None:
+        """What else than its outcome is worth an Event when a run has ended; None if nothing is."""
+
+
+class OfControlPlanes:
+    """See ``status``."""
+
+    def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
+        """See ``Telling``."""
+        waits = (wait.reason, wait.why) if wait.reason != "Idle" else None
+        return status.at_rest(told, seen.generation, paused=seen.wishes.paused, waits=waits)
+
+    def refused(self, told: Told, seen: Seen, problems: Sequence[Problem]) -> Told:
+        """See ``Telling``."""
+        return status.refused(told, seen.generation, problems)
+
+    def begun(self, told: Told, seen: Seen, order: Order, lane: Lane, why: str) -> Told:
+        """See ``Telling``."""
+        return status.begun(told, order, lane, why)
+
+    def gone_on(self, told: Told, seen: Seen, order: Order, lane: Lane, phase: str) -> Told:
+        """See ``Telling``."""
+        return status.gone_on(told, order, lane, phase)
+
+    def at_task(self, told: Told, task: Task) -> Told:
+        """See ``Telling``."""
+        return status.at_task(told, task)
+
+    def after(self, told: Told, seen: Seen, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
+        """See ``Telling``."""
+        return status.after(told, order, ending, run)
+
+    def news_of(self, order: Order, ending: Ending) -> News | None:
+        """See ``Telling``."""
+        return None
+
+
+class _OfBelongings:
+    """What EtcdBackups and EtcdRestores have in common: the generation told is the one that was carried out."""
+
+    def refused(self, told: Told, seen: Seen, problems: Sequence[Problem]) -> Told:
+        """See ``Telling``."""
+        return status.refused(told, told.generation, problems)
+
+    def at_task(self, told: Told, task: Task) -> Told:
+        """See ``Telling``."""
+        before = told.conditions.get("Progressing")
+        text = ": ".join(filter(None, (task.task or task.play, task.waits)))
+        return told.having(Condition("Progressing", True, before.reason if before else "Running", text[:1024]))
+
+    @staticmethod
+    def _resting(told: Told, seen: Seen, wait: Wait) -> Told:
+        rests = Condition("Progressing", False, wait.reason, wait.why)
+        return told.having(status.paused_by_user(seen.wishes.paused), rests)
+
+    @staticmethod
+    def _running(told: Told, reason: str, why: str) -> Told:
+        return told.having(Condition("Progressing", True, reason, why), status.paused_by_user(False))
+
+
+class OfBackups(_OfBelongings):
+    """See ``schedules``."""
+
+    def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
+        """See ``Telling``. Time alone makes a backup too old."""
+        found = self._resting(told, seen, wait)
+        age = schedules.age(seen.backups, clock) if seen.backups else None
+        if age is None:
+            return found
+        following = schedules.text_of(age.following) if age.following else None
+        found = replace(found, fields={**found.fields, "nextTime": following})
+        return found.having(Condition("BackupHealthy", age.healthy, age.reason, age.message))
+
+    def begun(self, told: Told, seen: Seen, order: Order, lane: Lane, why: str) -> Told:
+        """See ``Telling``."""
+        found = self._running(told, "BackingUp", why)
+        return found.having(Condition("BackupMissed", True, "Missed", missed(order))) if order.missed else found
+
+    def gone_on(self, told: Told, seen: Seen, order: Order, lane: Lane, phase: str) -> Told:
+        """See ``Telling``."""
+        return self.begun(told, seen, order, lane, "it goes on since another operator led")
+
+    def after(self, told: Told, seen: Seen, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
+        """See ``Telling``."""
+        found = status.with_run(told, ending, run)
+        if ending.outcome is Outcome.CANCELLED:
+            return found
+        if ending.outcome is not Outcome.SUCCEEDED:
+            return found.having(status.failure_of(ending))
+        fields = {**found.fields, **{each: ending.facts.get(each) for each in ("count", "newest")}}
+        if order.run_now:
+            fields["requested"] = order.run_now
+        found = replace(found, generation=order.generation, fields=fields)
+        if not order.missed:
+            found = found.having(Condition("BackupMissed", False, "NoneMissed", ""))
+        return found.having(Condition("Degraded", False, "LastRunSucceeded", ""))
+
+    def news_of(self, order: Order, ending: Ending) -> News | None:
+        """See ``Telling``."""
+        newest = ending.facts.get("newest") or {}
+        if ending.outcome is not Outcome.SUCCEEDED or not ending.changed or not newest:
+            return None
+        return News("BackupTaken", f"{newest.get('name')}, {newest.get('sizeBytes')} bytes, is proved and stored")
+
+
+class OfRestores(_OfBelongings):
+    """See ``restores``."""
+
+    def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
+        """See ``Telling``."""
+        found = self._resting(told, seen, wait)
+        phase = self._phase(told, seen)
+        return replace(found, phase=phase).having(_ready(phase))
+
+    def begun(self, told: Told, seen: Seen, order: Order, lane: Lane, why: str) -> Told:
+        """See ``Telling``."""
+        if order.operation is Operation.RESTORE:
+            before = self._phase(told, seen)
+            phase = before if before in restores.UNDER_WAY else restores.PENDING
+            told = replace(told, generation=order.generation)
+        else:
+            phase = restores.RELEASING if order.operation is Operation.RELEASE else restores.UNDOING
+        reason = {restores.PENDING: "Judging", restores.QUARANTINED: "Comparing"}.get(phase, phase)
+        return replace(self._running(told, reason, why), phase=phase).having(_ready(phase))
+
+    def gone_on(self, told: Told, seen: Seen, order: Order, lane: Lane, phase: str) -> Told:
+        """See ``Telling``."""
+        return self.begun(replace(told, phase=phase), seen, order, lane, "it goes on since another operator led")
+
+    def at_task(self, told: Told, task: Task) -> Told:
+        """See ``Telling``. Once the record is open, a restore is under way."""
+        found = super().at_task(told, task)
+        if not begins(task) or told.phase != restores.PENDING:
+            return found
+        text = found.conditions["Progressing"].message
+        return replace(self._running(found, restores.RESTORING, text), phase=restores.RESTORING)
+
+    def after(self, told: Told, seen: Seen, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
+        """See ``Telling``."""
+        found = status.with_run(told, ending, run)
+        if "drift" in ending.facts:
+            found = replace(found, fields={**found.fields, "drift": _drift(ending.facts["drift"])})
+        if ending.outcome is Outcome.CANCELLED:
+            return found
+        phase, succeeded = _phase_after(self._phase(told, seen), order, ending), ending.outcome is Outcome.SUCCEEDED
+        fields = dict(found.fields)
+        if phase == restores.QUARANTINED and told.phase != phase:
+            # What its user writes from now on, he could have read this before.
+            fields["quarantinedGeneration"] = seen.generation
+        if phase in restores.UNDER_WAY and seen.restore:
+            fields["backup"] = seen.restore.confirm or seen.restore.backup or None
+        found = replace(found, phase=phase, fields=fields).having(_ready(phase))
+        if phase == restores.AWAITS:
+            return found.having(
+                Condition("Confirmed", False, "NotConfirmed", ending.message[:1024]),
+                Condition("Degraded", False, "AwaitsConfirmation", ""),
+                Condition("Progressing", False, "AwaitsConfirmation", "it was judged, and waits for its confirmation"),
+            )
+        if phase in restores.UNDER_WAY:
+            found = found.having(Condition("Confirmed", True, "Confirmed", ""))
+        degraded = Condition("Degraded", False, "LastRunSucceeded", "") if succeeded else status.failure_of(ending)
+        return found.having(degraded)
+
+    def news_of(self, order: Order, ending: Ending) -> News | None:
+        """See ``Telling``."""
+        phase = _phase_after(restores.RESTORING, order, ending)
+        if phase == restores.AWAITS:
+            return News(restores.AWAITS, ending.message)
+        if ending.outcome is not Outcome.SUCCEEDED:
+            return None
+        notes = {
+            restores.QUARANTINED: "the control plane is the backup, and nothing has reached a member; read the drift",
+            restores.RELEASED: "members follow the control plane that was restored",
+            restores.UNDONE: "the control plane is what it was before the restore",
+        }
+        return News(phase, notes[phase])
+
+    @staticmethod
+    def _phase(told: Told, seen: Seen) -> str:
+        return told.phase or (seen.restore.phase if seen.restore else "") or restores.PENDING
+
+
+_ALL: Mapping[Lane, Telling] = {Lane.BACKUPS: OfBackups(), Lane.RESTORES: OfRestores()}
+_OF_CONTROL_PLANES: Telling = OfControlPlanes()
+
+
+def of(kind: Kind) -> Telling:
+    """What is told of objects of this kind."""
+    return _ALL.get(kind.lane, _OF_CONTROL_PLANES)
+
+
+def begins(task: Task) -> bool:
+    """Return whether a restore is on record when this task begins."""
+    return task.role.rpartition(".")[2] == "restore" and task.task.rpartition(" : ")[2] == STEP
+
+
+def missed(order: Order) -> str:
+    """Moments without a backup, in words."""
+    backups = "1 backup was" if order.missed == 1 else f"{order.missed} backups were"
+    return f"{backups} missed before that of {order.moment}"
+
+
+def _ready(phase: str) -> Condition:
+    return Condition("Ready", phase in restores.OVER, phase, "")
+
+
+def _phase_after(before: str, order: Order, ending: Ending) -> str:
+    """Phase that a restore has reached when a run has ended."""
+    succeeded = ending.outcome is Outcome.SUCCEEDED
+    if order.operation is not Operation.RESTORE:
+        return (
+            before
+            if not succeeded
+            else (restores.RELEASED if order.operation is Operation.RELEASE else restores.UNDONE)
+        )
+    # Members that are broken make a run fail which has come to its end.
+    if "drift" in ending.facts or (ending.report or {}).get("phase") == status.QUARANTINED:
+        return restores.QUARANTINED
+    if succeeded:
+        # It was carried out and released before this object was made anew.
+        return restores.RELEASED
+    if ending.reason == Reason.RESTORE_NOT_CONFIRMED:
+        return restores.AWAITS
+    return before if before in restores.UNDER_WAY else restores.FAILED
+
+
+def _drift(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Drift of members as the schema has it, those that differ most first."""
+    rows = []
+    for each in found.get("members") or ():
+        counts = {str(verdict): int(number) for verdict, number in (each.get("counts") or {}).items()}
+        trouble = {"trouble": str(each["trouble"])[:1024]} if each.get("trouble") else {}
+        rows.append({"member": str(each.get("member")), **counts, **trouble})
+
+    def differing(row: Mapping[str, Any]) -> int:
+        return sum(int(row.get(each, 0)) for each in ("older", "other", "missing", "going"))
+
+    return sorted(rows, key=lambda row: (-differing(row), row["member"]))[:MOST_MEMBERS]

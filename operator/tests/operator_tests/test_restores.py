@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions about EtcdRestores: nothing is restored without its confirmation, nothing released before it was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import RELEASE, UNDO
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from karmada_operator import restores
+from karmada_operator.executor import Ending
+from karmada_operator.kinds import Lane
+from karmada_operator.orders import Beside, Operation, Order, Outcome, Restore, Seen
+from karmada_operator.reconcile import Cancel, Forget, Memory, Refuse, Start, Wait, ended, started
+from karmada_operator.restores import decide, seen_of
+from karmada_operator.status import Told, composed
+from karmada_operator.telling import OfRestores
+from karmada_operator.wishes import PAUSED, RUN_NOW
+
+INSTALLED = Seen(uid="d1", generation=1, claimed=True, installed=True)
+BESIDE = Beside(INSTALLED)
+BACKUP = "prod-20261125t020000z-1f3a9c"
+SEEN = Seen(uid="u1", generation=1, claimed=True, deployment="prod", restore=Restore())
+NOW = datetime(2026, 11, 25, tzinfo=UTC)
+RUN = {"id": "r", "playbook": "p", "startTime": "2026-11-23T00:00:00Z"}
+
+
+def seen(generation: int = 1, **fields: Any) -> Seen:
+    return replace(SEEN, generation=generation, restore=Restore(**fields))
+
+
+def test_what_decides_of_an_object() -> None:
+    spec = {
+        "deploymentRef": {"name": "prod"},
+        "backupRef": {"name": "hourly"},
+        "confirm": BACKUP,
+        "identitySecretRef": {"name": "key"},
+        "decision": "Undo",
+    }
+    status = {"phase": "Quarantined", "observedGeneration": 2, "quarantinedGeneration": 2}
+    meta = {"name": "back", "namespace": "a", "uid": "u1", "generation": 3, "annotations": {RUN_NOW: "{{ x }}"}}
+    found = seen_of({"metadata": meta, "spec": spec, "status": status})
+    assert found.restore == Restore("", BACKUP, UNDO, "Quarantined", 2, 2)
+    assert found.references == (("Secret", "key"),)
+    assert isinstance(decide(found, Memory(), 0.0, BESIDE), Refuse)
+
+
+def test_it_is_judged_at_once_and_waits_for_its_confirmation() -> None:
+    action = decide(seen(), Memory(), 0.0, BESIDE)
+    assert isinstance(action, Start)
+    assert (action.lane, action.order.operation, action.why) == (
+        Lane.RESTORES,
+        Operation.RESTORE,
+        "to see what would be lost",
+    )
+    memory = ended(
+        started(Memory(), action.order),
+        Outcome.FAILED,
+        0.0,
+        period=21600,
+        chance=0.0,
+        reasons=frozenset({Reason.RESTORE_NOT_CONFIRMED.value}),
+    )
+    waiting = seen(phase="AwaitsConfirmation", carried_out=1)
+    found = decide(waiting, memory, 700.0, BESIDE)
+    assert isinstance(found, Wait)
+    assert found.reason == "AwaitsConfirmation"
+    # The operator after this one finds it so, and starts nothing.
+    assert isinstance(decide(waiting, Memory(), 0.0, BESIDE), Wait)
+    confirmed = seen(2, phase="AwaitsConfirmation", carried_out=1, confirm=BACKUP)
+    for each in (memory, Memory()):
+        found = decide(confirmed, each, 700.0, BESIDE)
+        assert isinstance(found, Start)
+        assert found.why == f"{BACKUP} is confirmed"
+
+
+def test_a_release_counts_only_if_it_was_written_in_quarantine() -> None:
+    early = decide(seen(3, phase="Quarantined", quarantined=3, decision=RELEASE), Memory(), 0.0, BESIDE)
+    assert isinstance(early, Wait)
+    assert early.reason == "DecidedTooEarly"
+    found = decide(seen(4, phase="Quarantined", quarantined=3, decision=RELEASE), Memory(), 0.0, BESIDE)
+    assert isinstance(found, Start)
+    assert found.order == Order(Operation.RELEASE, "u1", 0)
+
+
+@pytest.mark.parametrize("phase", ["Restoring", "Quarantined", "Undoing"])
+def test_it_is_taken_back_from_anywhere(phase: str) -> None:
+    found = decide(seen(2, phase=phase, quarantined=2, decision=UNDO), Memory(), 0.0, BESIDE)
+    assert isinstance(found, Start)
+    assert found.order.operation is Operation.UNDO
+
+
+def test_what_was_never_begun_is_not_taken_back_unless_the_control_plane_is_held() -> None:
+    undo = seen(2, phase="Pending", decision=UNDO)
+    found = decide(undo, Memory(), 0.0, BESIDE)
+    assert isinstance(found, Wait)
+    assert found.reason == "NothingToUndo"
+    held = Beside(replace(INSTALLED, quarantined=True))
+    assert isinstance(decide(undo, Memory(), 0.0, held), Start)
+
+
+@pytest.mark.parametrize(
+    ("beside", "reason"),
+    [
+        (Beside(), "NoDeployment"),
+        (Beside(replace(INSTALLED, installed=False)), "NotInstalled"),
+        (Beside(replace(INSTALLED, deleting=True)), "BeingDeleted"),
+        (Beside(replace(INSTALLED, wishes=replace(INSTALLED.wishes, paused=True))), "Paused"),
+        (Beside(INSTALLED, "forth"), "AnotherRestore"),
+    ],
+    ids=["none", "new", "going", "paused", "another"],
+)
+def test_what_it_waits_for(beside: Beside, reason: str) -> None:
+    found = decide(seen(confirm=BACKUP), Memory(), 0.0, beside)
+    assert isinstance(found, Wait)
+    assert (found.reason, found.until) == (reason, restores.LOOK)
+
+
+@pytest.mark.parametrize("phase", ["Released", "Undone"])
+def test_after_its_end_nothing_is_done(phase: str) -> None:
+    for generation in (1, 2):
+        found = decide(seen(generation, phase=phase, confirm=BACKUP, decision=UNDO), Memory(), 0.0, BESIDE)
+        assert isinstance(found, Wait)
+
+
+def test_in_quarantine_a_word_has_it_compared_again() -> None:
+    order = Order(Operation.RESTORE, "u1", 1)
+    memory = ended(started(Memory(), order), Outcome.SUCCEEDED, 0.0, period=1, chance=0.0)
+    quarantined = seen(phase="Quarantined", quarantined=1)
+    assert isinstance(decide(quarantined, memory, 0.0, BESIDE), Wait)
+    asked = replace(quarantined, wishes=replace(quarantined.wishes, run_now="again"))
+    assert isinstance(decide(asked, memory, 0.0, BESIDE), Start)
+
+
+def test_what_is_restored_is_not_restored_again_because_its_status_is_late() -> None:
+    memory = ended(started(Memory(), Order(Operation.RESTORE, "u1", 2)), Outcome.SUCCEEDED, 0.0, period=1, chance=0.0)
+    late = seen(3, phase="Restoring", carried_out=2, confirm=BACKUP, decision=RELEASE)
+    assert decide(late, memory, 0.0, BESIDE) == Wait("its end is being told", restores.LOOK)
+
+
+def test_a_run_goes_on_to_its_end_when_its_object_is_deleted() -> None:
+    memory = started(Memory(), Order(Operation.RESTORE, "u1", 1))
+    for gone in (None, replace(SEEN, uid="u2")):
+        assert isinstance(decide(gone, memory, 0.0, BESIDE), Wait)
+    paused = replace(SEEN, wishes=replace(SEEN.wishes, paused=True))
+    assert decide(paused, memory, 0.0, BESIDE) == Cancel("it was paused")
+    going = Beside(replace(INSTALLED, deleting=True))
+    assert decide(SEEN, memory, 0.0, going) == Cancel("the control plane is being deleted")
+    assert decide(None, Memory(), 0.0, BESIDE) == Forget()
+    meta = {"name": "back", "namespace": "a", "uid": "u", "annotations": {PAUSED: "true"}}
+    assert isinstance(decide(seen_of({"metadata": meta}), Memory(), 0.0, BESIDE), Wait)
+
+
+@dataclass
+class _World:
+    """The object, what its status says, and what the collection has on record of the control plane."""
+
+    seen: Seen = SEEN
+    told: Told = field(default_factory=Told)
+    memory: Memory = field(default_factory=Memory)
+    now: float = 0.0
+    #: "", restoring, quarantined, released, undone
+    record: str = ""
+    #: Generation of the object when the quarantine was reached.
+    read_from: int = 10**9
+
+
+class History(RuleBasedStateMachine):
+    """Users confirm and decide at any moment; runs end in every way; the operator is restarted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = _World()
+
+    @property
+    def restore(self) -> Restore:
+        assert self.world.seen.restore
+        return self.world.seen.restore
+
+    def _edit(self, **fields: Any) -> None:
+        seen = self.world.seen
+        self.world.seen = replace(seen, generation=seen.generation + 1, restore=replace(self.restore, **fields))
+
+    def _write(self) -> None:
+        """The status that is told becomes what is seen."""
+        status = composed({}, self.world.told, NOW)
+        found = {"phase": status.get("phase", ""), "carried_out": status.get("observedGeneration", 0)}
+        found["quarantined"] = status.get("quarantinedGeneration", self.restore.quarantined)
+        found["carried_out"] = self.world.told.generation
+        self.world.seen = replace(self.world.seen, restore=replace(self.restore, **found))
+
+    @rule(confirm=st.sampled_from(["", BACKUP]))
+    def confirm(self, confirm: str) -> None:
+        if self.restore.confirm != confirm:
+            self._edit(confirm=confirm)
+
+    @precondition(lambda self: self.restore.phase not in restores.OVER)
+    @rule(decision=st.sampled_from(["", RELEASE, UNDO]))
+    def decide(self, decision: str) -> None:
+        if self.restore.decision != decision:
+            self._edit(decision=decision)
+
+    @rule(seconds=st.sampled_from([1.0, 700.0, 30_000.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.now += seconds
+
+    @rule()
+    def restart(self) -> None:
+        self.world.memory = Memory()
+        self.world.told = Told()
+
+    @rule(breaks=st.booleans(), decision=st.sampled_from([None, RELEASE, UNDO]))
+    def operator_looks(self, breaks: bool, decision: str | None) -> None:
+        world, tells = self.world, OfRestores()
+        held = world.record in ("restoring", "quarantined")
+        beside = Beside(replace(INSTALLED, quarantined=held))
+        action = decide(world.seen, world.memory, world.now, beside)
+        if not isinstance(action, Start):
+            assert isinstance(action, Wait)
+            return
+        order = action.order
+        world.memory = started(world.memory, order)
+        world.told = tells.begun(world.told, world.seen, order, action.lane, action.why)
+        self._write()
+        if decision and decision != self.restore.decision:
+            self._edit(decision=decision)
+        ending = self._run(order, breaks)
+        world.memory = ended(world.memory, ending.outcome, world.now, period=21600, chance=0.0, reasons=ending.reasons)
+        world.told = tells.after(world.told, world.seen, order, ending, RUN)
+        self._write()
+
+    def _run(self, order: Order, breaks: bool) -> Ending:
+        """What the playbooks do and refuse."""
+        world = self.world
+        if order.operation is Operation.RESTORE:
+            if world.record in ("released", "undone"):
+                return Ending(Outcome.SUCCEEDED, report={"phase": "Completed"})
+            if not world.record and not self.restore.confirm:
+                reason = Reason.RESTORE_NOT_CONFIRMED.value
+                return Ending(Outcome.FAILED, reason=reason, problems=({"severity": "error", "reason": reason},))
+            if breaks:
+                world.record = world.record or "restoring"
+                world.told = replace(world.told, phase="Restoring")
+                return Ending(Outcome.FAILED)
+            if world.record != "quarantined":
+                world.record, world.read_from = "quarantined", world.seen.generation
+            return Ending(Outcome.SUCCEEDED, report={"phase": "Quarantined"}, facts={"drift": {"members": []}})
+        if breaks:
+            return Ending(Outcome.FAILED)
+        if order.operation is Operation.RELEASE:
+            assert world.record == "quarantined"
+            assert world.seen.generation > world.read_from, "somebody decided who could read what differs"
+            world.record = "released"
+        else:
+            assert world.record in ("restoring", "quarantined")
+            world.record = "undone"
+        return Ending(Outcome.SUCCEEDED, report={"phase": "Completed"})
+
+
+TestHistory = History.TestCase
+TestHistory.settings = settings(
+    max_examples=1000, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
