@@ -108,6 +108,10 @@ reference: ## writes docs/reference/ from the schema, the rights that preflight 
 	PYTHONPATH=collections $(IN_VENV) python tools/generate_reference.py
 	PYTHONPATH=bench:molecule/shared/tools $(IN_VENV) python -m karmada_bench render >/dev/null
 
+.PHONY: awx
+awx: ## writes examples/awx/controller/, the objects of AWX, from playbooks and argument specifications
+	$(IN_VENV) python tools/generate_awx.py
+
 .PHONY: manifests
 manifests: needs-go ## writes operator/deploy/, which is what the operator's chart renders
 	$(IN_VENV) python tools/operator_manifests.py

@@ -102,7 +102,7 @@ BESIDES: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
     ),
 }
 
-_NAMED = re.compile(r"(?<!\.)\b(karmada_\w+) *\| *default\(([^()]*)\)")
+_NAMED = re.compile(r"(?<!\.)\b(karmada_\w+) *\| *default\(([^(),]*)(?:, *true)?\)")
 _READ = re.compile(r"""variables(?:\.get\(|\[)["'](karmada_\w+)["']""")
 #: Read by the engine and set by the inventory plugin, or by each play.
 _FROM_INVENTORY = frozenset(
@@ -127,7 +127,7 @@ def page() -> str:
                 named[found[1]] = told if old is None else (*old[:3], sorted(verbs))
     own = {name: (role, option) for role, options in used.items() for name, option in options.items()}
     handed_on = {name for name, (_, option) in own.items() if "_result." in str(option.get("default", ""))}
-    inner = handed_on | set(_set_by_others())
+    inner = handed_on | set(set_by_others())
     kept = {name: each for name, each in own.items() if name not in inner and name not in alias}
     waiting = {name: each for name, each in kept.items() if name.endswith("_timeout")}
     other = {name: each for name, each in kept.items() if name not in waiting}
@@ -210,14 +210,14 @@ def _named() -> dict[str, tuple[str, str, str, list[str]]]:
                     described = sources.documented()["module"][called[0]]["doc"]["options"][option]
                     told = (sources.type_of(described), _default(given), _meaning(described), sorted(users[given[1]]))
                     found[given[1]] = told
-    given_by_plays = _set_by_others()
+    given_by_plays = set_by_others()
     return {name: each for name, each in found.items() if name not in given_by_plays}
 
 
 def _default(found: re.Match[str]) -> str:
     """Default of a variable in a template, and what plays set in its place; a variable of the command line wins."""
     default = found[2].strip("'\"")
-    values = dict.fromkeys(str(value) for value in _set_by_others().get(found[1], ()) if "{{" not in str(value))
+    values = dict.fromkeys(str(value) for value in set_by_others().get(found[1], ()) if "{{" not in str(value))
     return ", ".join([*([f"`{default}`"] if default else []), *(f"in some playbooks `{each}`" for each in values)])
 
 
@@ -228,7 +228,7 @@ def _meaning(option: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def _set_by_others() -> Mapping[str, Sequence[Any]]:
+def set_by_others() -> Mapping[str, Sequence[Any]]:
     """Variables that plays, blocks and tasks of the collection set, with their values."""
     found: dict[str, list[Any]] = defaultdict(list)
 

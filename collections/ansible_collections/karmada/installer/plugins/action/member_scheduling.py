@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import NAME_IT
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.progress import Progress
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import elsewhere
@@ -142,14 +143,14 @@ def _control_plane(run: Run) -> Iterator[Cluster]:
             )
         yield run.control_plane
         return
-    path = Path(run.connection.kubeconfig_output or "")
+    given = run.connection.control_plane_kubeconfig
+    path = Path(given or "")
     if not path.is_file():
-        remedy = "name it in the inventory source (kubeconfig_output: …), or run karmada.installer.install"
         raise ProblemsError(
             Problem(
                 "it is not there",
-                f"{f'{path}: ' if run.connection.kubeconfig_output else ''}kubeconfig of the control plane",
-                remedy,
+                f"{f'{path}: ' if given else ''}kubeconfig of the control plane",
+                f"{NAME_IT}, or run karmada.installer.install",
                 reason=Reason.KUBECONFIG_NOT_FOUND,
             )
         )

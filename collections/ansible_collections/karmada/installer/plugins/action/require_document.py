@@ -19,7 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import k8s_auth
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import forms
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import inventory_variables, phases
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import inventory_variables, not_given, phases
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import say
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.selection import SHOWN
@@ -40,6 +40,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Succeed if exactly one document was loaded; fail with the reason otherwise."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        self._task.args = not_given.left_out(self._task.args, self.OPTIONS)
         _validation, arguments = self.validate_argument_spec(argument_spec=self.OPTIONS)
         known = task_vars or {}
         sources = list(_files(known.get("ansible_inventory_sources") or ()))

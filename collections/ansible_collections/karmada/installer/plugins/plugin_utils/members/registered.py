@@ -15,7 +15,7 @@ from typing import Any
 from ..components.spec import Spec
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..document.inventory_source import Source, short
-from ..document.references import Connection
+from ..document.references import NAME_IT, Connection
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.objects import claimed_by
@@ -61,7 +61,7 @@ def live(source: Source) -> Registered:
     """Current registrations; empty if the control plane is not installed yet. Raises ProblemsError if unknown."""
     try:
         if Spec(source.deployment["spec"]).mode == "Binary":
-            return _with_kubeconfig(Connection.of(source.connection).kubeconfig_output)
+            return _with_kubeconfig(Connection.of(source.connection).control_plane_kubeconfig)
         return _through_host_cluster(source)
     except ApiError as error:
         what = f"it cannot be told which members are registered: {error}"
@@ -93,7 +93,7 @@ def _with_kubeconfig(given: str | None) -> Registered:
             Problem(
                 what="it is not there, so it cannot be told which members the control plane has",
                 where=f"{f'{short(path)}: ' if given else ''}kubeconfig of the control plane",
-                remedy="name it in the source (kubeconfig_output: …), or write membership: spec, which asks nobody",
+                remedy=f"{NAME_IT}, or write membership: spec, which asks nobody",
                 reason=Reason.KUBECONFIG_NOT_FOUND,
             )
         )
