@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import NAME_IT
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.progress import Progress
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import elsewhere

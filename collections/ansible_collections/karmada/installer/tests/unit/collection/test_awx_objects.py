@@ -27,7 +27,6 @@ VERBS = sorted(path.stem for path in (REPOSITORY / "examples/awx/playbooks").glo
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
     spec = importlib.util.spec_from_file_location("generate_awx", REPOSITORY / "tools/generate_awx.py")
-    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
