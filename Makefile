@@ -64,7 +64,10 @@ requirements: ## resolves setup.cfg anew and writes versions and hashes into req
 	compile requirements-docs.txt --constraint requirements-test.txt "$$tmp/docs.in"; \
 	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["publish"])' \
 		>"$$tmp/publish.in"; \
-	compile requirements-publish.txt "$$tmp/publish.in"
+	compile requirements-publish.txt "$$tmp/publish.in"; \
+	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["awx"])' \
+		>"$$tmp/awx.in"; \
+	compile requirements-awx.txt --no-deps "$$tmp/awx.in"
 
 .PHONY: needs-go
 needs-go:

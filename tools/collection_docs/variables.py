@@ -60,6 +60,7 @@ Not for `-e`: {inner}. Playbooks and roles set these for each other.
 
 #: What each playbook is for.
 PURPOSES = {
+    "awx_objects": "bring the objects of AWX to what files say",
     "backup": "take the backups that are due, or one at once",
     "backup_list": "see which backups there are, and change nothing",
     "backup_verify": "fetch a backup and prove it, and change nothing",
@@ -99,6 +100,22 @@ BESIDES: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
         "",
         "UID of an object that [manages](../guides/operator.md#beside-runs-from-files) it, is not seen, and is gone.",
         ("install", "members", "preflight", "uninstall"),
+    ),
+}
+
+#: Variables that playbooks read by themselves, in the same form.
+OF_PLAYBOOKS: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "karmada_awx_files": (
+        "str",
+        "`controller` in the working directory",
+        "Folder with the [objects of AWX](../guides/awx.md#all-of-it-as-files), in the variables of infra.aap_configuration.",
+        ("awx_objects",),
+    ),
+    "karmada_awx_host_kubeconfig": (
+        "str",
+        "",
+        "Content of the kubeconfig for the first credential. Without it, what is typed in AWX stays.",
+        ("awx_objects",),
     ),
 }
 
@@ -198,7 +215,8 @@ def _named() -> dict[str, tuple[str, str, str, list[str]]]:
     if read - _FROM_INVENTORY != set(BESIDES):
         raise ValueError(f"say in BESIDES what these are: {sorted(read - _FROM_INVENTORY ^ set(BESIDES))}")
     found: dict[str, tuple[str, str, str, list[str]]] = {
-        name: (kind, default, meaning, sorted(verbs)) for name, (kind, default, meaning, verbs) in BESIDES.items()
+        name: (kind, default, meaning, sorted(verbs))
+        for name, (kind, default, meaning, verbs) in {**BESIDES, **OF_PLAYBOOKS}.items()
     }
     users: dict[str, set[str]] = defaultdict(set)
     for verb in sources.verbs():

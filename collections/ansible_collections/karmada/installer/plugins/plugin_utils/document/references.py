@@ -23,8 +23,8 @@ PATHS = frozenset({"kubeconfig", "secrets", "config_maps", "artifacts", "kubecon
 CONTROL_PLANE_VARIABLE = "KARMADA_KUBECONFIG"
 #: How a kubeconfig is named that is not found.
 NAME_IT = (
-    f"name it in the inventory source (kubeconfig_output: …) or in the environment ({CONTROL_PLANE_VARIABLE}, in AWX by "
-    "a credential)"
+    "name it in the inventory source (kubeconfig_output: …) or in the environment "
+    f"({CONTROL_PLANE_VARIABLE}, in AWX by a credential)"
 )
 
 
