@@ -83,6 +83,12 @@ LIMITS = {"control_plane": "not possible", "members": "some members", "any": "th
 
 #: Variables that the engine reads by itself: type, default, meaning and playbooks, which no argument specification has.
 BESIDES: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "karmada_instance": (
+        "str",
+        "",
+        "Control plane to work on, as `<namespace>/<name>`, where the inventory has several (`instances: all`).",
+        tuple(verb for verb in PURPOSES if verb != "awx_objects"),
+    ),
     "karmada_members": (
         "list of str, or with commas",
         "all",
@@ -108,7 +114,7 @@ OF_PLAYBOOKS: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
     "karmada_awx_files": (
         "str",
         "`controller` in the working directory",
-        "Folder with the [objects of AWX](../guides/awx.md#all-of-it-as-files), in the variables of infra.aap_configuration.",
+        "Folder with the [objects of AWX](../guides/awx.md#all-of-it-as-files), as infra.aap_configuration takes them.",
         ("awx_objects",),
     ),
     "karmada_awx_host_kubeconfig": (

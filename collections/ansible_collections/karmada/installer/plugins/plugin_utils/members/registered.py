@@ -7,8 +7,9 @@ server whatever the endpoint is; else with the kubeconfig that the installation 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,30 @@ class Registered:
     def of(cls, found: Mapping[str, Any]) -> Registered:
         """Registrations from their ``plain`` form."""
         return cls(found["owner"], tuple(found["recorded"]), found["clusters"])
+
+
+def live_of_all(sources: Sequence[Source], *, at_once: int) -> list[Registered]:
+    """Current registrations of several control planes. Raises ProblemsError with all that cannot be told."""
+    if len(sources) == 1:
+        return [live(sources[0])]
+    problems: list[Problem] = []
+
+    def found(source: Source) -> Registered:
+        try:
+            return live(source)
+        except ProblemsError as error:
+            metadata = source.deployment["metadata"]
+            problems.extend(
+                replace(each, where=f"{metadata['namespace']}/{metadata['name']}: {each.where}")
+                for each in error.problems
+            )
+            return Registered()
+
+    with ThreadPoolExecutor(max_workers=at_once) as workers:
+        answers = list(workers.map(found, sources))
+    if problems:
+        raise ProblemsError(problems)
+    return answers
 
 
 def live(source: Source) -> Registered:

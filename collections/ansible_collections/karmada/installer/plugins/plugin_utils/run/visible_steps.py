@@ -23,7 +23,7 @@ STEPS = frozenset(
 PLUMBING = frozenset(
     {
         *("etcd_member", "host_observe", "hosts_leaving", "hosts_outcome", "journal", "member_log", "reach_from_host"),
-        *("reach_targets", "report", "require_document", "ssh_files"),
+        *("reach_targets", "report", "require_document", "ssh_files", "instance"),
         *("member_leave confirm", "uninstall confirm", "host_components compared"),
         *("backup begun", "etcd_snapshot"),
         *("etcd_maintenance decided", "etcd_maintenance concluded"),
