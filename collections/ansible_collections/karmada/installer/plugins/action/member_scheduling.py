@@ -7,15 +7,13 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
-from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import NAME_IT
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.progress import Progress
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import elsewhere
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import access_on_hosts, elsewhere
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling as member_scheduling
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.elsewhere import Stranded
@@ -143,18 +141,7 @@ def _control_plane(run: Run) -> Iterator[Cluster]:
             )
         yield run.control_plane
         return
-    given = run.connection.control_plane_kubeconfig
-    path = Path(given or "")
-    if not path.is_file():
-        raise ProblemsError(
-            Problem(
-                "it is not there",
-                f"{f'{path}: ' if given else ''}kubeconfig of the control plane",
-                f"{NAME_IT}, or run karmada.installer.install",
-                reason=Reason.KUBECONFIG_NOT_FOUND,
-            )
-        )
-    control_plane = Cluster.from_kubeconfig(str(path), name="control plane")
+    control_plane = access_on_hosts.client(run.deployment, run.connection, "run karmada.installer.install")
     try:
         yield control_plane
     finally:

@@ -81,7 +81,9 @@ def _instance(file: Path, options: Mapping[str, str], found: Mapping[str, Any]) 
     # Two namespaces may have the same name in them.
     beside = file.parent.absolute() / f"{namespace}.{name}"
     return Instance(
-        source=inventory_source.source_of(file, options, deployment, beside),
+        source=inventory_source.source_of(
+            file, options, deployment, beside, installed=inventory_source.is_installed(found)
+        ),
         phase=str(status.get("phase") or ""),
         version=str(status.get("karmadaVersion") or deployment["spec"].get("version") or ""),
         labels=dict(deployment["metadata"].get("labels") or {}),

@@ -67,13 +67,14 @@ class Source:
     ``connection`` is what the source says and no more, for ``references.Connection.of``: nothing of the environment,
     which may be another one when it is used, and no secret. Paths below the working directory are relative to it.
     ``backups`` and ``restores`` are the EtcdBackups and EtcdRestores beside a document in a file; those beside an
-    object are looked for when they are needed.
+    object are looked for when they are needed. ``installed`` is what an object's status says.
     """
 
     deployment: dict[str, Any]
     connection: dict[str, str | None]
     membership: str = SPEC
     members_query: str | None = None
+    installed: bool = False
     backups: tuple[dict[str, Any], ...] = ()
     restores: tuple[dict[str, Any], ...] = ()
 
@@ -128,7 +129,7 @@ def of_options(file: Path, options: Mapping[str, str]) -> Source:
     """
     kubeconfig, context = absolute(file, options.get("kubeconfig")), options.get("context")
     problems = missing_paths(file, options)
-    directory, deployment = file.parent, None
+    directory, deployment, installed = file.parent, None, False
     beside_it: _Companions = ([], [])
     try:
         with kept_verdicts.used():
@@ -136,7 +137,7 @@ def of_options(file: Path, options: Mapping[str, str]) -> Source:
                 document = Path(str(absolute(file, options["manifest"])))
                 directory, (deployment, beside_it) = document.parent, _from_file(document)
             elif not problems:
-                deployment = _from_cluster(options, kubeconfig, context)
+                deployment, installed = _from_cluster(options, kubeconfig, context)
     except ProblemsError as error:
         problems += error.problems
     if deployment:
@@ -144,7 +145,7 @@ def of_options(file: Path, options: Mapping[str, str]) -> Source:
     if problems or deployment is None:
         raise ProblemsError(problems)
     beside = directory.absolute() / deployment["metadata"]["name"]
-    return source_of(file, options, deployment, beside, beside_it)
+    return source_of(file, options, deployment, beside, beside_it, installed=installed)
 
 
 def missing_paths(file: Path, options: Mapping[str, str]) -> list[Problem]:
@@ -173,6 +174,8 @@ def source_of(
     deployment: dict[str, Any],
     beside: Path,
     beside_it: _Companions = ([], []),
+    *,
+    installed: bool = False,
 ) -> Source:
     """Source with a resolved document; ``beside`` is where files of a run are that have no place of their own."""
     paths = {
@@ -189,6 +192,7 @@ def source_of(
         },
         membership=options.get("membership", SPEC),
         members_query=options.get("members_query"),
+        installed=installed,
         backups=tuple(beside_it[0]),
         restores=tuple(beside_it[1]),
     )
@@ -292,7 +296,10 @@ def _from_file(document: Path) -> tuple[dict[str, Any], _Companions]:
     )
 
 
-def _from_cluster(options: Mapping[str, str], kubeconfig: str | None, context: str | None) -> dict[str, Any]:
+def _from_cluster(
+    options: Mapping[str, str], kubeconfig: str | None, context: str | None
+) -> tuple[dict[str, Any], bool]:
+    """The document, and whether its object says that it is installed."""
     # pulls in the client of API servers, which a document from a file does not need
     from ..kube.cluster import Cluster  # noqa: PLC0415
     from ..kube.errors import ApiError  # noqa: PLC0415
@@ -313,7 +320,12 @@ def _from_cluster(options: Mapping[str, str], kubeconfig: str | None, context: s
         if (wanted := options.get(option)) and str(now := found["metadata"].get(option)) != wanted:
             what = f"was changed since this run was decided upon: its {option} is {now}, not {wanted}"
             raise ProblemsError(Problem(what, shown, "Decide upon it as it is now.", reason=Reason.DOCUMENT_CHANGED))
-    return manifest.resolve(found, source=shown)
+    return manifest.resolve(found, source=shown), is_installed(found)
+
+
+def is_installed(found: Mapping[str, Any]) -> bool:
+    """Return whether an object says of its control plane that it is installed."""
+    return bool((found.get("status") or {}).get("installed"))
 
 
 def _missing(file: Path, option: str, path: str | None, is_there: Any, kind: str) -> list[Problem]:

@@ -72,9 +72,10 @@ class Connection:
     def control_plane_kubeconfig(self) -> str | None:
         """Kubeconfig of a control plane on plain hosts: that of the environment, or what an installation has left.
 
-        A credential of AWX has a file of another name in each job.
+        A credential of AWX has a file of another name in each job. An object has a Secret beside it, and the
+        environment may know of another control plane.
         """
-        given = os.environ.get(CONTROL_PLANE_VARIABLE)
+        given = None if self.object_uid else os.environ.get(CONTROL_PLANE_VARIABLE)
         return str(private_file.expanded(given).absolute()) if given else self.kubeconfig_output
 
     @property

@@ -32,13 +32,13 @@ def test_what_is_found(expression: str, found: Any) -> None:
 
 @pytest.mark.parametrize("expression", ["members[?", "nothing()", "length(`1`)", ""])
 def test_an_expression_that_cannot_be_used_is_told(expression: str) -> None:
-    with pytest.raises(AnsibleFilterError, match="json_query: .* cannot be evaluated"):
+    with pytest.raises(AnsibleFilterError, match=r"json_query: .* cannot be evaluated"):
         json_query(STATUS, expression)
 
 
 def test_without_the_package_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jmespath", None)
-    with pytest.raises(AnsibleFilterError, match="the Python package jmespath .* pip install jmespath"):
+    with pytest.raises(AnsibleFilterError, match=r"the Python package jmespath .* pip install jmespath"):
         json_query(STATUS, "members")
 
 

@@ -318,6 +318,41 @@ def test_registered_members_of_all_are_asked_for_at_once_and_all_that_fail_are_t
     assert [each.owner for each in registered.live_of_all(sources[:1] * 2, at_once=8)] == ["one", "one"]
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_control_plane_on_hosts_is_reached_by_the_secret_beside_its_object(
+    installed: bool, tmp_path: Path, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubeconfig of the environment may be that of another one."""
+    monkeypatch.setenv("KARMADA_KUBECONFIG", "/nowhere")
+    api.types["v1"] = [
+        {"name": "secrets", "kind": "Secret", "namespaced": True, "verbs": ["get"]},
+        {"name": "namespaces", "kind": "Namespace", "namespaced": False, "verbs": ["list", "get"]},
+    ]
+    api.types["cluster.karmada.io/v1alpha1"] = [
+        {"name": "clusters", "kind": "Cluster", "namespaced": False, "verbs": ["list", "get"]}
+    ]
+    api.put(OBJECTS, {**instance("b", "hosts", ON_HOSTS), "status": {"installed": installed}})
+    source = site(tmp_path, api, membership="live")
+    if not installed:
+        assert hosts(listed(tmp_path, source), "karmada_all_members") == ["m3@b.hosts"]
+        return
+    done = ran(tmp_path, source)
+    assert done.returncode != 0
+    assert "Secret b/hosts-admin-config: it is not there" in " ".join(done.stderr.split())
+    kubeconfig = base64.b64encode(json.dumps(api.kubeconfig()).encode()).decode()
+    secret = {"metadata": {"name": "hosts-admin-config", "namespace": "b"}, "data": {"kubeconfig": kubeconfig}}
+    api.put("api/v1/secrets", {"apiVersion": "v1", "kind": "Secret", **secret})
+    other = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "other"}, "spec": {}}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    api.put("apis/cluster.karmada.io/v1alpha1/clusters", {**other, "status": ready})
+    found = listed(tmp_path, source)
+    assert hosts(found, "karmada_all_members") == ["m3@b.hosts", "other@b.hosts"]
+    assert found["_meta"]["hostvars"]["other@b.hosts"]["karmada_member_ready"] is True
+    assert "t0ps3cret" not in json.dumps(found)
+    chosen = listed(tmp_path, site(tmp_path, api, membership="live", members_query="[?ready]"))
+    assert hosts(chosen, "karmada_all_members") == ["other@b.hosts"]
+
+
 # -- the one that a run works on ---------------------------------------------------------------------------------------
 
 
