@@ -40,6 +40,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
     OPTIONS: ClassVar[dict[str, Any]] = {
         "limit": {"type": "str", "default": "control_plane", "choices": ["control_plane", "members", "any"]},
         "report": {"type": "str", "default": forms.JSON},
+        "several": {"type": "str", "default": "choose", "choices": ["choose", "show"]},
     }
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -52,7 +53,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         # A document may be called karmada.yaml, which is also a name of inventory sources.
         ours = [path for path in sources if inventory_source.is_ours(path) and not inventory_source.is_document(path)]
         problems, adopted = [], []
-        if instances.are_there(known):
+        shown = arguments["several"] == "show" and instances.are_many(known)
+        if shown:
+            for line in instances.table(known):
+                say(line)
+        elif instances.are_there(known):
             problems, adopted = instances.adopted(known)
         elif CONTROL not in known.get("groups", {}).get("all", ()):
             problems = self._reasons(sources, ours)

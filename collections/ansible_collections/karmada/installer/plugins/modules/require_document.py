@@ -44,6 +44,14 @@ options:
       - V(json) and V(html) pass; any other is refused here, before the first change.
     type: str
     default: json
+  several:
+    description:
+      - What is done about several control planes if none was chosen.
+      - V(choose) fails and lists them.
+      - V(show) shows a line for each, as the inventory has them, and succeeds; no play then finds one to work on.
+    type: str
+    choices: [choose, show]
+    default: choose
 extends_documentation_fragment:
   - karmada.installer.attributes
 attributes:

@@ -131,7 +131,10 @@ def test_a_job_works_on_the_one_of_several_that_a_survey_chooses(
     assert done.rc == 0, done.output
     assert done.statistics["karmada_status"]["phase"] == "Preflight"
     assert "second" in done.output
-    unchosen = awx.job("playbooks/report.yml", several, credential, variables={"karmada_instance": ""})
+    table = awx.job("playbooks/report.yml", several, credential)
+    assert table.rc == 0, table.output
+    assert f"{NAMESPACE}/second  no phase yet  newest, Container, 1 member" in table.output
+    unchosen = awx.job("playbooks/install.yml", several, credential, variables={"karmada_instance": ""})
     assert unchosen.rc == 2, unchosen.output
     assert f"it has {NAMESPACE}/prod, {NAMESPACE}/second" in " ".join(unchosen.output.split())
 

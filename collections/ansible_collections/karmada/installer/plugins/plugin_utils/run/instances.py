@@ -12,6 +12,7 @@ from typing import Any
 
 from ..document import crd
 from ..problems import Problem, Reason
+from ..redaction import printable
 from . import inventory_variables
 from .inventory_hosts import ALONE
 from .inventory_names import BROKEN, CONTROL, INSTANCES
@@ -30,6 +31,32 @@ def are_there(variables: Mapping[str, Any]) -> bool:
     """
     groups = variables.get("groups") or {}
     return bool(groups.get(INSTANCES) or groups.get(BROKEN)) or (INSTANCES in groups and CONTROL not in groups["all"])
+
+
+def are_many(variables: Mapping[str, Any]) -> bool:
+    """Return whether there is more than one, or one that cannot be read, and none was chosen."""
+    groups = variables.get("groups") or {}
+    chosen = str(variables.get("karmada_instance") or "").strip()
+    there, broken = groups.get(INSTANCES) or (), groups.get(BROKEN) or ()
+    return not chosen and not variables.get("ansible_limit") and len(there) + len(broken) > 1
+
+
+def table(variables: Mapping[str, Any]) -> list[str]:
+    """Lines that show all control planes, as the inventory has them; those that cannot be read come first."""
+    rows = []
+    for name, host in sorted(_named(variables, BROKEN).items()):
+        problems = inventory_variables.of_host(variables, host).get("karmada_problems") or ()
+        rows.append((name, "cannot be read", "; ".join(str(Problem.of(each)) for each in problems)))
+    for name, host in sorted(_named(variables, INSTANCES).items()):
+        known = inventory_variables.of_host(variables, host)
+        spec = known["karmada_deployment"]["spec"]
+        version, phase = known.get("karmada_version") or "newest", known.get("karmada_phase") or "no phase yet"
+        count = len(spec.get("members") or ())
+        about = f"{version}, {spec['mode']}, {count} member{'' if count == 1 else 's'}"
+        rows.append((name, str(phase), about))
+    rows = [(printable(name), printable(state), printable(about)) for name, state, about in rows]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return [f"{name:<{widths[0]}}  {state:<{widths[1]}}  {about}" for name, state, about in rows]
 
 
 def adopted(variables: Mapping[str, Any]) -> tuple[list[Problem], list[str]]:

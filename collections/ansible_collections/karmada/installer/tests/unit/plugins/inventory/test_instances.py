@@ -403,6 +403,22 @@ def test_files_of_a_run_are_those_of_that_run(tmp_path: Path, three: StubApi) ->
     assert "{{" not in said
 
 
+def test_the_report_without_a_choice_is_a_table_of_all(tmp_path: Path, three: StubApi) -> None:
+    source = site(tmp_path, three)
+    done = ansible_commands.run("ansible-playbook", "-i", source, "karmada.installer.report", directory=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    first = lines.index(next(each for each in lines if each.startswith("team-b/odd")))
+    assert lines[first].startswith("team-b/odd    cannot be read  ")
+    assert 'mode: is "Sideways"' in lines[first]
+    assert lines[first + 1 : first + 4] == [
+        "team-a/prod   Completed       v1.18.2, Container, 2 members",
+        "team-b/hosts  no phase yet    newest, Binary, 1 member",
+        "team-b/prod   no phase yet    newest, Container, 1 member",
+    ]
+    assert "changed=0" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
