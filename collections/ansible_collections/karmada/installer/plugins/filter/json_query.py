@@ -57,7 +57,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain import
 
 
 def json_query(data: Any, expr: Any) -> Any:
-    """What the expression finds in the data. Raises AnsibleFilterError if it cannot be evaluated."""
+    """Answer of the expression over the data. Raises AnsibleFilterError if it cannot be evaluated."""
     try:
         # JMESPath knows the types of JSON by their names, which those of Ansible's tagged strings are not.
         return jmespath_query.search(plain(expr), _plain(data), "json_query")

@@ -11,7 +11,7 @@ from .problems import Problem, ProblemsError, Reason
 
 
 def search(expression: str, data: Any, where: str) -> Any:
-    """What the expression finds. ``where`` names it in messages. Raises ProblemsError."""
+    """Answer of an expression over data. ``where`` names it in messages. Raises ProblemsError."""
     try:
         import jmespath  # noqa: PLC0415 - only who asks needs it
         from jmespath.exceptions import JMESPathError  # noqa: PLC0415
@@ -28,7 +28,7 @@ def search(expression: str, data: Any, where: str) -> Any:
 
 
 def chosen(expression: str, items: list[dict[str, Any]], where: str, identity: Sequence[str]) -> set[Any]:
-    """What an expression chooses among items: names, and for each whole item the values of its identity.
+    """Choice of an expression among items: names, and for each whole item the values of its identity.
 
     The expression gives a list of items, or of their names. Raises ProblemsError if it gives something else.
     """

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import leaks
@@ -19,6 +20,8 @@ from awx_runner import Awx, Credential, Done, bearer_token, kubeconfig, stored
 NAMESPACE = "karmada-prod"
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/{NAMESPACE}/karmadadeployments"
 EXAMPLE = CHECKOUT / "examples/awx"
+#: A template in a document makes it, if it is ever taken for one.
+CANARY = Path("/tmp/karmada-installer-was-here-awx")
 #: Of plain hosts whose keys are known, which is no secret. AWX has the key to log in with in an agent.
 ON_HOSTS = {
     "apiVersion": manifest.API_VERSION,
@@ -50,7 +53,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         found.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         until(lambda: found.request("GET", OBJECTS)[0] == 200, "serving the CRD")
         prod = yaml.safe_load((EXAMPLE / "sites/prod.yaml").read_text())
-        for each in (prod, {**prod, "metadata": {**prod["metadata"], "name": "second", "labels": {"tier": "test"}}}):
+        second = {**prod, "metadata": {**prod["metadata"], "name": "second", "labels": {"tier": "test"}}}
+        hostile = "{{ lookup('pipe', 'touch " + str(CANARY) + "') }}"
+        second["spec"] = {**prod["spec"], "members": [{**prod["spec"]["members"][0], "context": hostile}]}
+        for each in (prod, second):
             status, made = found.request("POST", OBJECTS, each)
             assert status == 201, made
         yield found
@@ -116,6 +122,7 @@ def reported(awx: Awx, inventory: dict[str, Any], credential: Credential) -> Don
 @pytest.fixture(scope="module")
 def several(awx: Awx, credential: Credential) -> dict[str, Any]:
     """Inventory of all control planes of the namespace, as AWX keeps it."""
+    CANARY.unlink(missing_ok=True)
     done, exported = awx.update("sites/all.karmada.yml", credential)
     assert done.rc == 0, done.output
     return stored(exported)
@@ -131,6 +138,9 @@ def test_a_job_works_on_the_one_of_several_that_a_survey_chooses(
     assert done.rc == 0, done.output
     assert done.statistics["karmada_status"]["phase"] == "Preflight"
     assert "second" in done.output
+    kept = several["_meta"]["hostvars"]["karmada-prod.second"]
+    assert str(CANARY) in json.dumps(kept), "the template is in the stored inventory, as data"
+    assert not CANARY.exists()
     table = awx.job("playbooks/report.yml", several, credential)
     assert table.rc == 0, table.output
     assert f"{NAMESPACE}/second  no phase yet  newest, Container, 1 member" in table.output
