@@ -64,7 +64,10 @@ requirements: ## resolves setup.cfg anew and writes versions and hashes into req
 	compile requirements-docs.txt --constraint requirements-test.txt "$$tmp/docs.in"; \
 	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["publish"])' \
 		>"$$tmp/publish.in"; \
-	compile requirements-publish.txt "$$tmp/publish.in"
+	compile requirements-publish.txt "$$tmp/publish.in"; \
+	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["awx"])' \
+		>"$$tmp/awx.in"; \
+	compile requirements-awx.txt --no-deps "$$tmp/awx.in"
 
 .PHONY: needs-go
 needs-go:
@@ -107,6 +110,10 @@ unit: ## tests of the engine and of the lab's own logic; need no cluster
 reference: ## writes docs/reference/ from the schema, the rights that preflight asks for, and the tests of fields
 	PYTHONPATH=collections $(IN_VENV) python tools/generate_reference.py
 	PYTHONPATH=bench:molecule/shared/tools $(IN_VENV) python -m karmada_bench render >/dev/null
+
+.PHONY: awx
+awx: ## writes examples/awx/controller/, the objects of AWX, from playbooks and argument specifications
+	$(IN_VENV) python tools/generate_awx.py
 
 .PHONY: manifests
 manifests: needs-go ## writes operator/deploy/, which is what the operator's chart renders

@@ -126,6 +126,15 @@ def roles_of(content: Task) -> list[str]:
     return [_role(content[key]) for key in _ROLE if key in content]
 
 
+def entries_of(content: Task) -> list[tuple[str, str]]:
+    """Role that a task imports or includes, and the entry point that it takes; empty for any other task."""
+    return [
+        (_role(content[key]), str(content[key].get("tasks_from", "main")).removesuffix(".yml"))
+        for key in _ROLE
+        if key in content
+    ]
+
+
 def role_options(role: str) -> dict[str, Mapping[str, Any]]:
     """Variables of a role in all of its entry points, without those that the inventory sets."""
     found: dict[str, Mapping[str, Any]] = {}

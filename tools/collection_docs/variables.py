@@ -60,6 +60,7 @@ Not for `-e`: {inner}. Playbooks and roles set these for each other.
 
 #: What each playbook is for.
 PURPOSES = {
+    "awx_objects": "bring the objects of AWX to what files say",
     "backup": "take the backups that are due, or one at once",
     "backup_drill": "serve a backup on this machine and read it, and change nothing",
     "backup_list": "see which backups there are, and change nothing",
@@ -84,6 +85,12 @@ LIMITS = {"control_plane": "not possible", "members": "some members", "any": "th
 
 #: Variables that the engine reads by itself: type, default, meaning and playbooks, which no argument specification has.
 BESIDES: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "karmada_instance": (
+        "str",
+        "",
+        "Control plane to work on, as `<namespace>/<name>`, where the inventory has several (`instances: all`).",
+        tuple(verb for verb in PURPOSES if verb != "awx_objects"),
+    ),
     "karmada_members": (
         "list of str, or with commas",
         "all",
@@ -104,7 +111,23 @@ BESIDES: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
     ),
 }
 
-_NAMED = re.compile(r"(?<!\.)\b(karmada_\w+) *\| *default\(([^()]*)\)")
+#: Variables that playbooks read by themselves, in the same form.
+OF_PLAYBOOKS: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "karmada_awx_files": (
+        "str",
+        "`controller` in the working directory",
+        "Folder with the [objects of AWX](../guides/awx.md#all-of-it-as-files), as infra.aap_configuration takes them.",
+        ("awx_objects",),
+    ),
+    "karmada_awx_host_kubeconfig": (
+        "str",
+        "",
+        "Content of the kubeconfig for the first credential. Without it, what is typed in AWX stays.",
+        ("awx_objects",),
+    ),
+}
+
+_NAMED = re.compile(r"(?<!\.)\b(karmada_\w+) *\| *default\(([^(),]*)(?:, *true)?\)")
 _READ = re.compile(r"""variables(?:\.get\(|\[)["'](karmada_\w+)["']""")
 #: Read by the engine and set by the inventory plugin, or by each play.
 _FROM_INVENTORY = frozenset(
@@ -129,7 +152,7 @@ def page() -> str:
                 named[found[1]] = told if old is None else (*old[:3], sorted(verbs))
     own = {name: (role, option) for role, options in used.items() for name, option in options.items()}
     handed_on = {name for name, (_, option) in own.items() if "_result." in str(option.get("default", ""))}
-    inner = handed_on | set(_set_by_others())
+    inner = handed_on | set(set_by_others())
     kept = {name: each for name, each in own.items() if name not in inner and name not in alias}
     waiting = {name: each for name, each in kept.items() if name.endswith("_timeout")}
     other = {name: each for name, each in kept.items() if name not in waiting}
@@ -200,7 +223,8 @@ def _named() -> dict[str, tuple[str, str, str, list[str]]]:
     if read - _FROM_INVENTORY != set(BESIDES):
         raise ValueError(f"say in BESIDES what these are: {sorted(read - _FROM_INVENTORY ^ set(BESIDES))}")
     found: dict[str, tuple[str, str, str, list[str]]] = {
-        name: (kind, default, meaning, sorted(verbs)) for name, (kind, default, meaning, verbs) in BESIDES.items()
+        name: (kind, default, meaning, sorted(verbs))
+        for name, (kind, default, meaning, verbs) in {**BESIDES, **OF_PLAYBOOKS}.items()
     }
     users: dict[str, set[str]] = defaultdict(set)
     for verb in sources.verbs():
@@ -212,14 +236,14 @@ def _named() -> dict[str, tuple[str, str, str, list[str]]]:
                     described = sources.documented()["module"][called[0]]["doc"]["options"][option]
                     told = (sources.type_of(described), _default(given), _meaning(described), sorted(users[given[1]]))
                     found[given[1]] = told
-    given_by_plays = _set_by_others()
+    given_by_plays = set_by_others()
     return {name: each for name, each in found.items() if name not in given_by_plays}
 
 
 def _default(found: re.Match[str]) -> str:
     """Default of a variable in a template, and what plays set in its place; a variable of the command line wins."""
     default = found[2].strip("'\"")
-    values = dict.fromkeys(str(value) for value in _set_by_others().get(found[1], ()) if "{{" not in str(value))
+    values = dict.fromkeys(str(value) for value in set_by_others().get(found[1], ()) if "{{" not in str(value))
     return ", ".join([*([f"`{default}`"] if default else []), *(f"in some playbooks `{each}`" for each in values)])
 
 
@@ -230,7 +254,7 @@ def _meaning(option: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def _set_by_others() -> Mapping[str, Sequence[Any]]:
+def set_by_others() -> Mapping[str, Sequence[Any]]:
     """Variables that plays, blocks and tasks of the collection set, with their values."""
     found: dict[str, list[Any]] = defaultdict(list)
 

@@ -7,14 +7,13 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.progress import Progress
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import elsewhere
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import access_on_hosts, elsewhere
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling as member_scheduling
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.elsewhere import Stranded
@@ -142,18 +141,7 @@ def _control_plane(run: Run) -> Iterator[Cluster]:
             )
         yield run.control_plane
         return
-    path = Path(run.connection.kubeconfig_output or "")
-    if not path.is_file():
-        remedy = "name it in the inventory source (kubeconfig_output: …), or run karmada.installer.install"
-        raise ProblemsError(
-            Problem(
-                "it is not there",
-                f"{f'{path}: ' if run.connection.kubeconfig_output else ''}kubeconfig of the control plane",
-                remedy,
-                reason=Reason.KUBECONFIG_NOT_FOUND,
-            )
-        )
-    control_plane = Cluster.from_kubeconfig(str(path), name="control plane")
+    control_plane = access_on_hosts.client(run.deployment, run.connection, "run karmada.installer.install")
     try:
         yield control_plane
     finally:

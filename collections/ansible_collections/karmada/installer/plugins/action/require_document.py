@@ -19,7 +19,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import k8s_auth
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import forms
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import inventory_variables, phases
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import (
+    instances,
+    inventory_variables,
+    not_given,
+    phases,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import say
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.selection import SHOWN
@@ -35,19 +40,29 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
     OPTIONS: ClassVar[dict[str, Any]] = {
         "limit": {"type": "str", "default": "control_plane", "choices": ["control_plane", "members", "any"]},
         "report": {"type": "str", "default": forms.JSON},
+        "several": {"type": "str", "default": "choose", "choices": ["choose", "show"]},
     }
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Succeed if exactly one document was loaded; fail with the reason otherwise."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        self._task.args = not_given.left_out(self._task.args, self.OPTIONS)
         _validation, arguments = self.validate_argument_spec(argument_spec=self.OPTIONS)
         known = task_vars or {}
         sources = list(_files(known.get("ansible_inventory_sources") or ()))
         # A document may be called karmada.yaml, which is also a name of inventory sources.
         ours = [path for path in sources if inventory_source.is_ours(path) and not inventory_source.is_document(path)]
-        problems = []
-        if CONTROL not in known.get("groups", {}).get("all", ()):
+        problems, adopted = [], []
+        shown = arguments["several"] == "show" and instances.are_many(known)
+        if shown:
+            for line in instances.table(known):
+                say(line)
+        elif instances.are_there(known):
+            problems, adopted = instances.adopted(known)
+        elif CONTROL not in known.get("groups", {}).get("all", ()):
             problems = self._reasons(sources, ours)
+        elif other := instances.another(known):
+            problems = [other]
         elif len(ours) > 1:
             remedy = "Give one of them, with -i, or as the only one in a directory of inventory sources."
             problems = [_not_loaded("a run works on one control plane, and these name more", _listed(ours), remedy)]
@@ -63,7 +78,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         warnings = list(_of_environment(known))
         for each in warnings:
             say(f"{each.severity.value}: {each}")
-        return {**result, "changed": False, "problems": [each.plain for each in warnings]}
+        return {**result, "changed": False, "problems": [each.plain for each in warnings], "adopted": adopted}
 
     def _reasons(self, sources: list[str], ours: list[str]) -> list[Problem]:
         if not ours:

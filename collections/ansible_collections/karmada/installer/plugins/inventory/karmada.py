@@ -75,11 +75,50 @@ options:
     type: str
   namespace:
     description: >-
-      Namespace of the KarmadaDeployment object, to read it from the cluster of O(kubeconfig). Needs O(name).
+      Namespace of the KarmadaDeployment object, to read it from the cluster of O(kubeconfig). Needs O(name), or
+      O(instances), which may be without it.
     type: str
   name:
     description: >-
       Name of the KarmadaDeployment object, to read it from the cluster of O(kubeconfig). Needs O(namespace).
+    type: str
+  instances:
+    description:
+      - >-
+        V(all) reads every KarmadaDeployment object of O(namespace), or without that of the cluster, in the place of one
+        by O(name). Each is a host in the group V(karmada_instances), named C(<namespace>.<name>), with the variables
+        that V(karmada_control) has for one, C(karmada_instance_name) (C(<namespace>/<name>)), C(karmada_phase) and
+        C(karmada_version).
+      - >-
+        Groups of these hosts are C(karmada_namespace_<namespace>), C(karmada_mode_<mode>),
+        C(karmada_version_<version>), C(karmada_phase_<phase>) and, for each label of the object,
+        C(karmada_label_<key>_<value>). What a name of a group cannot have is an underscore there; two that become the
+        same are no group, with a warning.
+      - >-
+        Members are in V(karmada_all_members) and plain hosts in V(karmada_all_hosts), named C(<name>@<host of the
+        instance>), with the variables that they have for one document, and all of an instance in
+        C(karmada_instance_<namespace>_<name>).
+      - >-
+        An object that cannot be worked with, because it is not valid, is a host in V(karmada_broken) with
+        C(karmada_problems) and C(karmada_broken_reason). A server that does not answer fails the inventory, as does a
+        control plane with O(membership=live). No object at all is allowed, with a warning.
+      - >-
+        Playbooks of this collection work on one of them, which C(-e karmada_instance=<namespace>/<name>) chooses;
+        it is not needed if there is only one. Members are then chosen by C(-e karmada_members=...), not by C(--limit).
+    type: str
+    choices: [all]
+  label_selector:
+    description: >-
+      Selector of labels of the objects, as C(kubectl --selector) takes it. Needs O(instances).
+    type: str
+  members_query:
+    description:
+      - >-
+        Query of JMESPath that chooses which members become hosts. It sees a list, whose items have C(name),
+        C(namespace) and C(instance) of the control plane, C(plan) (V(join), V(keep), V(leave) or empty), C(member) (the
+        entry of the document), and with O(membership=live) C(ready) and C(cluster). It gives a list of items, or of
+        names.
+      - Needs the Python package C(jmespath). What a run does with members does not depend on it.
     type: str
   kubeconfig:
     description:
@@ -208,6 +247,14 @@ namespace: karmada-prod
 name: prod
 
 ---
+# All control planes for production in a cluster; hosts are the members in Europe that are ready.
+plugin: karmada.installer.karmada
+instances: all
+label_selector: tier=prod
+membership: live
+members_query: "[?ready && member.region == 'eu']"
+
+---
 # Groups of members by region and label: karmada_region_eu_west, tier_prod.
 plugin: karmada.installer.karmada
 manifest: prod.yaml
@@ -237,14 +284,14 @@ cache_connection: /var/tmp/karmada-inventory
 cache_timeout: 60
 """
 
-import functools
+import hashlib
+import json
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible import constants, template
+from ansible import constants
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
@@ -261,48 +308,24 @@ if not __name__.startswith("ansible_collections."):
         *(str(Path(path).parent) for path in AnsibleCollectionConfig.playbook_paths),
     ]
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import is_true
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import k8s_auth
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh, told_by_playbook
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import (
-    CONTROL,
-    HOSTS,
-    MEMBERS,
-    NO_DOCUMENT,
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import (
+    inventory_hosts,
+    inventory_members,
+    told_by_playbook,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import inventory_names as names
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_values import (
+    NOT_PLAIN,
+    as_data,
+    as_template,
+    at_path,
 )
 
-#: Group of hosts that have left the document; empty until a run finds some and adds them.
-LEAVING = "karmada_hosts_leaving"
-ON_HOSTS = "karmada_on_hosts"
-IN_PODS = "karmada_in_pods"
-#: Role of plain hosts → their group.
-ROLE_GROUPS = {
-    "etcd": "karmada_etcd",
-    "controlPlane": "karmada_control_plane",
-    "loadBalancer": "karmada_load_balancer",
-    "agent": "karmada_agent",
-}
-JOIN = f"{MEMBERS}_join"
-KEEP = f"{MEMBERS}_keep"
-LEAVE = f"{MEMBERS}_leave"
-#: Mode of members → their group.
-MODE_GROUPS = {"Push": f"{MEMBERS}_push", "Pull": f"{MEMBERS}_pull"}
-#: Host names that Ansible reserves. A member with one gets a host name with an underscore instead, which cannot clash,
-#: as names of members are DNS labels.
-RESERVED = ("localhost", "all", "ungrouped")
-
-
-#: Text of these characters only is never a template, nor an expression with an effect.
-_HARMLESS = re.compile(r"[A-Za-z0-9_./:@+-]*")
-_PATH = re.compile(r"[a-z]\w*(\.[a-zA-Z]\w*)+", re.ASCII)
-_NOT_PLAIN = object()
-#: Connection variables of inventory hosts that stand for this machine.
-_HERE = {"ansible_connection": "local"}
-#: Theirs, too: the interpreter of the ansible-playbook that uses the inventory, which another one may have read.
-_HERE_TEMPLATES = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+#: Control planes that are asked at the same time.
+_AT_ONCE = 8
 
 
 class UnusableDocumentError(AnsibleParserError):  # type: ignore[misc]  # ansible-core ships no types
@@ -333,32 +356,70 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             if not told_by_playbook.is_certain():
                 raise
             # Without any host, Ansible would warn of that.
-            if inventory.get_host(CONTROL) is None:
-                inventory.add_host(NO_DOCUMENT)
+            if inventory.get_host(names.CONTROL) is None:
+                inventory.add_host(names.NO_DOCUMENT)
 
     def fill(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Fill the inventory. Raises AnsibleError, of class UnusableDocumentError for problems of the document."""
         super().parse(inventory, loader, path, cache)
-        if inventory.get_host(CONTROL) is not None:
+        if inventory.get_host(names.CONTROL) is not None or names.INSTANCES in inventory.groups:
             raise UnusableDocumentError(
                 "another source of this plugin was loaded before it; a run works on one control plane"
             )
         try:
             if misnamed := inventory_source.misnamed(path):
                 raise ProblemsError(misnamed)
-            source = inventory_source.load(path)
-            self._read_config_data(path)
-            registered = self._registered(source, path, cache) if source.membership == inventory_source.LIVE else None
+            options = inventory_source.read_options(path)
+            fill = self._fill_with_several if "instances" in options else self._fill_with_one
+            fill(path, options, cache)
         except ProblemsError as error:
-            if inventory_source.asks_for_live_members(path):
+            if inventory_source.asks_servers(path):
                 # Ansible would only warn, and go on as if there were no members.
                 constants.INVENTORY_ANY_UNPARSED_IS_FAILED = True
             raise UnusableDocumentError(str(error)) from error
+
+    def _fill_with_one(self, path: str, options: Mapping[str, str], cache: bool) -> None:
+        source = inventory_source.of_options(Path(path), options)
+        self._read_config_data(path)
+        live = source.membership == inventory_source.LIVE
+        (registered,) = self._registered([source], self.get_cache_key(path), cache) if live else [None]
+        found = [(source.deployment, registered)]
+        (members,) = inventory_members.chosen(found, source.members_query, f"{path}: members_query")
         if unverified := self._unverified(source):
             self.display.warning(str(unverified))
-        self._add_control(source)
-        self._add_hosts(source)
-        self._add_members(source.deployment, registered)
+        everything = inventory_hosts.everything(source)
+        self._add_groups(everything)
+        self._add_all(inventory_hosts.of_one(source, members, live=live))
+
+    def _fill_with_several(self, path: str, options: Mapping[str, str], cache: bool) -> None:
+        # Imports the client of API servers, which other sources do not need.
+        from ansible_collections.karmada.installer.plugins.plugin_utils.document import instances  # noqa: PLC0415
+
+        found = instances.load(path, options)
+        self._read_config_data(path)
+        sources = [each.source for each in found.found]
+        live = options.get("membership") == inventory_source.LIVE
+        # Who changes the selector, or gives another cluster, asks for others.
+        meant = json.dumps([options, os.environ.get("K8S_AUTH_HOST"), os.environ.get("K8S_AUTH_KUBECONFIG")])
+        key = f"{self.get_cache_key(path)}_{hashlib.sha256(meant.encode()).hexdigest()[:8]}"
+        registered = self._registered(sources, key, cache) if live else [None] * len(sources)
+        documents = [(each.deployment, one) for each, one in zip(sources, registered, strict=True)]
+        members = inventory_members.chosen(documents, options.get("members_query"), f"{path}: members_query")
+        groups, sentences = inventory_hosts.groups_of(found.found)
+        for sentence in sentences:
+            self.display.warning(sentence)
+        if not found.found and not found.broken:
+            self.display.warning(f"{path}: there is no KarmadaDeployment that it asks for")
+        if "kubeconfig" not in options and not told_by_playbook.is_certain():
+            for each in filter(None, [k8s_auth.unverified(os.environ)]):
+                self.display.warning(str(each))
+        self._add_groups()
+        for group in (names.INSTANCES, names.BROKEN, names.ALL_MEMBERS, names.ALL_HOSTS):
+            self.inventory.add_group(group)
+        self._make_local(names.ALL_MEMBERS)
+        each = zip(found.found, members, strict=True)
+        self._add_all(inventory_hosts.of_several(each, groups, live=live))
+        self._add_all(inventory_hosts.of_broken(found.broken))
 
     def _unverified(self, source: inventory_source.Source) -> Any:
         """Warning if something was read from a server that nobody verified, and no playbook is certain to tell it."""
@@ -368,86 +429,60 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             return None
         return k8s_auth.unverified(os.environ)
 
-    def _registered(self, source: inventory_source.Source, path: str, cache: bool) -> Any:
-        """Registered members, from the cache if the user enabled it; see ``members.registered``."""
+    def _registered(self, sources: Sequence[inventory_source.Source], key: str, cache: bool) -> list[Any]:
+        """Registered members of each, from the cache if the user enabled it; see ``members.registered``."""
         # Imports the client of API servers, which other sources do not need.
         from ansible_collections.karmada.installer.plugins.plugin_utils.members import registered as membership  # noqa: PLC0415
 
         self.load_cache_plugin()
-        key, wanted = self.get_cache_key(path), self.get_option("cache")
-        if wanted and cache and key in self._cache:
-            return membership.Registered.of(self._cache[key])
-        found = membership.live(source)
+        wanted = self.get_option("cache")
+        if wanted and cache and len(self._cache.get(key) or ()) == len(sources):
+            return [membership.Registered.of(each) for each in self._cache[key]]
+        found = membership.live_of_all(sources, at_once=_AT_ONCE)
         if wanted:
-            self._cache[key] = found.plain()
+            self._cache[key] = [each.plain() for each in found]
         return found
 
-    def _add_control(self, source: inventory_source.Source) -> None:
-        in_pods = Spec(source.deployment["spec"]).mode == "Container"
-        for group in (IN_PODS, ON_HOSTS, HOSTS, LEAVING, *ROLE_GROUPS.values()):
+    def _add_groups(self, everything: str = "") -> None:
+        """Add the groups that playbooks name; ``everything`` is the one that they work on."""
+        for group in (names.IN_PODS, names.ON_HOSTS, names.HOSTS, names.LEAVING, *names.ROLE_GROUPS.values()):
             self.inventory.add_group(group)
-        variables = {
-            "karmada_deployment": source.deployment,
-            "karmada_connection": source.connection,
-            "karmada_backups": list(source.backups),
-            "karmada_restores": list(source.restores),
-        }
-        # The first host of a play takes the steps that are taken once.
-        everything = IN_PODS if in_pods else ON_HOSTS
-        self.inventory.add_host(CONTROL, group=everything)
-        for name, value in _HERE_TEMPLATES.items():
-            self.inventory.set_variable(CONTROL, name, _as_template(value))
-        self._add_host(CONTROL, everything, {**_HERE, **variables})
-        self.inventory.add_child(everything, HOSTS)
-        for group in ROLE_GROUPS.values():
-            self.inventory.add_child(HOSTS, group)
-
-    def _add_hosts(self, source: inventory_source.Source) -> None:
-        spec, secrets = Spec(source.deployment["spec"]), source.connection["secrets"]
-        here = str(Path.cwd()) if secrets else ""
-        for host in spec.hosts:
-            connection = ssh.variables(host.plain, spec.ssh, secrets, working_directory=here)
-            self._add_host(host.name, HOSTS, {"karmada_host": host.plain, **connection})
-            for name, value in connection.items():
-                # This template is our own text and contains nothing of the document.
-                if isinstance(value, str) and any(each in value for each in ssh.TEMPLATES):
-                    self.inventory.set_variable(host.name, name, _as_template(value))
-            for role in ssh.roles(spec, host):
-                self.inventory.add_host(host.name, group=ROLE_GROUPS[role])
-
-    def _add_members(self, deployment: dict[str, Any], registered: Any) -> None:
-        """Add members and their groups. ``registered`` is None if the document alone lists them."""
-        self.inventory.add_group(MEMBERS)
-        for group in (JOIN, KEEP, LEAVE, *MODE_GROUPS.values()):
+        for group in (names.MEMBERS, names.JOIN, names.KEEP, names.LEAVE, *names.MODE_GROUPS.values()):
             self.inventory.add_group(group)
-            self.inventory.add_child(MEMBERS, group)
-        # As variables of the group, because with thousands of hosts each variable of a host costs time.
-        for name, value in _HERE.items():
-            self.inventory.set_variable(MEMBERS, name, _as_data(value))
-        for name, value in _HERE_TEMPLATES.items():
-            self.inventory.set_variable(MEMBERS, name, _as_template(value))
-        spec = Spec(deployment["spec"])
-        taken = {*RESERVED, *(host.name for host in spec.hosts)}
-        listed = {name: entry.plain for name, entry in spec.member_by_name.items()}
-        for name, group, member, cluster in _members(listed, registered, deployment):
-            host = f"member_{name}" if name in taken else name
-            variables = {"karmada_member_name": name, "karmada_member": member}
-            if registered is not None:
-                variables["karmada_member_ready"] = is_true(cluster, "Ready")
-            self.inventory.add_host(host, group=MODE_GROUPS.get(member.get("mode", "")))
-            # The Cluster is for groups and composed variables only; thousands of whole ones are too much to show.
-            self._add_host(host, group, variables, {"karmada_cluster": cluster} if cluster else {})
+        for group in (names.JOIN, names.KEEP, names.LEAVE, *names.MODE_GROUPS.values()):
+            self.inventory.add_child(names.MEMBERS, group)
+        for group in names.ROLE_GROUPS.values():
+            self.inventory.add_child(names.HOSTS, group)
+        if everything:
+            self.inventory.add_child(everything, names.HOSTS)
+        self._make_local(names.MEMBERS)
 
-    def _add_host(self, host: str, group: str, variables: dict[str, Any], more: dict[str, Any] | None = None) -> None:
-        """Add a host. ``more`` are variables that expressions of the source may use and the host does not keep."""
-        self.inventory.add_host(host, group=group)
-        for name, value in variables.items():
-            self.inventory.set_variable(host, name, _as_data(value))
-        if not any(self.get_option(name) for name in ("compose", "groups", "keyed_groups")):
-            return
+    def _make_local(self, group: str) -> None:
+        """Have hosts stand for this machine, by the group: with thousands each variable of a host costs time."""
+        for name, value in inventory_hosts.HERE.items():
+            self.inventory.set_variable(group, name, as_data(value))
+        for name, value in inventory_hosts.HERE_TEMPLATES.items():
+            self.inventory.set_variable(group, name, as_template(value))
+
+    def _add_all(self, hosts: Iterable[inventory_hosts.Placed]) -> None:
+        composed = any(self.get_option(name) for name in ("compose", "groups", "keyed_groups"))
+        for each in hosts:
+            for group in each.groups:
+                self.inventory.add_group(group)
+                self.inventory.add_host(each.host, group=group)
+            for name, value in each.variables.items():
+                if name not in each.templates:
+                    self.inventory.set_variable(each.host, name, as_data(value))
+            for name, value in each.templates.items():
+                self.inventory.set_variable(each.host, name, as_template(value))
+            if composed:
+                self._add_composed(each.host, each.more)
+
+    def _add_composed(self, host: str, more: Mapping[str, Any]) -> None:
+        """Add what expressions of the source say; ``more`` is what they may use and the host does not keep."""
         known = {
             **self.inventory.get_host(host).get_vars(),
-            **{name: _as_data(each) for name, each in (more or {}).items()},
+            **{name: as_data(each) for name, each in more.items()},
         }
         strict = self.get_option("strict")
         self._set_composite_vars(self.get_option("compose"), known, host, strict=strict)
@@ -456,82 +491,5 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
 
     def _compose(self, template: Any, variables: Any, *more: Any) -> Any:
         """Extend Ansible's method by a lookup of plain paths: compiling each of thousands takes seconds."""
-        found = _NOT_PLAIN if self.get_option("use_extra_vars") else _at_path(template, variables)
-        return super()._compose(template, variables, *more) if found is _NOT_PLAIN else found
-
-
-def _members(
-    listed: Mapping[str, Mapping[str, Any]], registered: Any, deployment: dict[str, Any]
-) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any] | None]]:
-    """Members, each with its name, its group, its entry in the document or an equivalent one, and its Cluster."""
-    if registered is None:
-        yield from ((name, JOIN, member, None) for name, member in listed.items())
-        return
-    plan = registered.plan(deployment)
-    groups = {JOIN: (*plan.join, *plan.adopt), KEEP: plan.keep, LEAVE: plan.leave, MEMBERS: plan.others}
-    for group, names in groups.items():
-        for name in names:
-            cluster = registered.clusters.get(name)
-            yield name, group, listed.get(name) or _entry_of(name, cluster), cluster
-
-
-def _entry_of(name: str, cluster: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Equivalent of a document's entry for a member that is not listed, without its access."""
-    if cluster is None:
-        return {"name": name}
-    spec = cluster["spec"]
-    labels = {
-        key: value
-        for key, value in (cluster["metadata"].get("labels") or {}).items()
-        if not key.startswith(("installer.karmada.io/", "app.kubernetes.io/"))
-    }
-    found = {"name": name, "mode": spec.get("syncMode", "Push")}
-    found.update({key: spec[key] for key in ("provider", "region", "zones") if spec.get(key)})
-    return {**found, "labels": labels} if labels else found
-
-
-def _at_path(expression: Any, variables: Any) -> Any:
-    """Value of an expression like ``karmada_member.labels.tier``, or ``_NOT_PLAIN`` if it is uncertain.
-
-    It is uncertain if Ansible's result could differ: undefined, a method of a mapping, or in earlier versions a number
-    from a string.
-    """
-    if not hasattr(template, "trust_as_template") or not _PATH.fullmatch(str(expression)):
-        return _NOT_PLAIN
-    found = variables
-    for step in str(expression).split("."):
-        if not isinstance(found, Mapping) or step not in found or hasattr(found, step):
-            return _NOT_PLAIN
-        found = found[step]
-    return found
-
-
-def _as_data(value: Any) -> Any:
-    """Value whose strings no version of ansible-core takes for templates or shows with more than their text.
-
-    A string that cannot be a template is marked as trusted: `ansible-inventory` writes any other one as a mapping of
-    its own, which with thousands of members takes more time than all else.
-    """
-    if isinstance(value, dict):
-        return {key: _as_data(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_as_data(item) for item in value]
-    return _as_text(value) if isinstance(value, str) else value
-
-
-def _as_template(text: str) -> Any:
-    """Text that every version of ansible-core takes for a template."""
-    return template.trust_as_template(text) if hasattr(template, "trust_as_template") else text
-
-
-@functools.lru_cache(maxsize=10_000)
-def _as_text(text: str) -> Any:
-    harmless = _HARMLESS.fullmatch(text) is not None
-    if hasattr(template, "trust_as_template"):
-        # Since 2.19 only strings that are marked as trusted are templates. Ours come from a reader that marks none, and
-        # the plugin does not request it (trusted_by_default).
-        return _as_template(text) if harmless else text
-    # Before, every string is a template unless it is marked as unsafe.
-    from ansible.utils.unsafe_proxy import wrap_var  # noqa: PLC0415 - goes away in later versions
-
-    return text if harmless else wrap_var(text)
+        found = NOT_PLAIN if self.get_option("use_extra_vars") else at_path(template, variables)
+        return super()._compose(template, variables, *more) if found is NOT_PLAIN else found

@@ -16,6 +16,9 @@ description:
   - If no source of this collection was given, it says how to write one.
   - It also fails if more than one was given, because a run works on one control plane.
   - >-
+    Where the inventory has several (C(instances=all) of the source), it finds the one that C(karmada_instance) names,
+    and fails without a choice. M(karmada.installer.instance) then makes its hosts those that plays know.
+  - >-
     And it fails with E(ANSIBLE_DEBUG), because Ansible then prints what tasks with C(no_log) read and write, such as
     the keys in the installer's state.
   - >-
@@ -41,6 +44,14 @@ options:
       - V(json) and V(html) pass; any other is refused here, before the first change.
     type: str
     default: json
+  several:
+    description:
+      - What is done about several control planes if none was chosen.
+      - V(choose) fails and lists them.
+      - V(show) shows a line for each, as the inventory has them, and succeeds; no play then finds one to work on.
+    type: str
+    choices: [choose, show]
+    default: choose
 extends_documentation_fragment:
   - karmada.installer.attributes
 attributes:
@@ -69,6 +80,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+adopted:
+  description: >-
+    Hosts of the chosen one of several control planes, its own first, for M(karmada.installer.instance). Empty where
+    there is one only.
+  returned: success
+  type: list
+  elements: str
+  sample: [karmada-prod.prod]
 msg:
   description: Everything that is wrong, each as what, where and how to mend it.
   returned: failure

@@ -23,11 +23,13 @@ NEEDED: Mapping[str, str] = {
 NEEDED_FOR_ROUTES: Mapping[str, str] = {"kubernetes": "kubernetes", "openshift": "openshift"}
 #: As ``NEEDED``, for backups only: the extra ``backup`` of ``setup.cfg``.
 NEEDED_FOR_BACKUPS: Mapping[str, str] = {"boto3": "boto3", "botocore": "boto3", "pyrage": "pyrage"}
+#: As ``NEEDED``, for queries of JMESPath only.
+NEEDED_FOR_QUERIES: Mapping[str, str] = {"jmespath": "jmespath"}
 
 
 def missing(module: str, purpose: str = "") -> Problem:
     """Problem for a module of the tables that cannot be imported, with the command that installs its package."""
-    package = {**NEEDED, **NEEDED_FOR_ROUTES, **NEEDED_FOR_BACKUPS}[module]
+    package = {**NEEDED, **NEEDED_FOR_ROUTES, **NEEDED_FOR_BACKUPS, **NEEDED_FOR_QUERIES}[module]
     return Problem(
         f"the Python package {package} (module {module}) is missing{f'; {purpose} need it' if purpose else ''}",
         sys.executable,

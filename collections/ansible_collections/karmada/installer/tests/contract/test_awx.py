@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import leaks
@@ -19,6 +20,8 @@ from awx_runner import Awx, Credential, Done, bearer_token, kubeconfig, stored
 NAMESPACE = "karmada-prod"
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/{NAMESPACE}/karmadadeployments"
 EXAMPLE = CHECKOUT / "examples/awx"
+#: A template in a document makes it, if it is ever taken for one.
+CANARY = Path("/tmp/karmada-installer-was-here-awx")
 #: Of plain hosts whose keys are known, which is no secret. AWX has the key to log in with in an agent.
 ON_HOSTS = {
     "apiVersion": manifest.API_VERSION,
@@ -49,8 +52,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         found.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _definition())
         found.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         until(lambda: found.request("GET", OBJECTS)[0] == 200, "serving the CRD")
-        status, made = found.request("POST", OBJECTS, yaml.safe_load((EXAMPLE / "sites/prod.yaml").read_text()))
-        assert status == 201, made
+        prod = yaml.safe_load((EXAMPLE / "sites/prod.yaml").read_text())
+        second = {**prod, "metadata": {**prod["metadata"], "name": "second", "labels": {"tier": "test"}}}
+        hostile = "{{ lookup('pipe', 'touch " + str(CANARY) + "') }}"
+        second["spec"] = {**prod["spec"], "members": [{**prod["spec"]["members"][0], "context": hostile}]}
+        for each in (prod, second):
+            status, made = found.request("POST", OBJECTS, each)
+            assert status == 201, made
         yield found
 
 
@@ -79,6 +87,8 @@ def awx(tmp_path_factory: pytest.TempPathFactory) -> Awx:
     shutil.copytree(EXAMPLE, project)
     of_object = {"plugin": "karmada.installer.karmada", "namespace": NAMESPACE, "name": "prod"}
     (project / "sites/object.karmada.yml").write_text(yaml.safe_dump(of_object), encoding="utf-8")
+    of_all = {"plugin": "karmada.installer.karmada", "instances": "all", "namespace": NAMESPACE}
+    (project / "sites/all.karmada.yml").write_text(yaml.safe_dump(of_all), encoding="utf-8")
     of_hosts = {"plugin": "karmada.installer.karmada", "manifest": "hosts.yaml", "secrets": "secrets"}
     (project / "sites/hosts.karmada.yml").write_text(yaml.safe_dump(of_hosts), encoding="utf-8")
     (project / "sites/hosts.yaml").write_text(yaml.safe_dump(ON_HOSTS), encoding="utf-8")
@@ -107,6 +117,52 @@ def inventory(updated: tuple[Done, dict[str, Any]]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def reported(awx: Awx, inventory: dict[str, Any], credential: Credential) -> Done:
     return awx.job("playbooks/report.yml", inventory, credential)
+
+
+@pytest.fixture(scope="module")
+def several(awx: Awx, credential: Credential) -> dict[str, Any]:
+    """Inventory of all control planes of the namespace, as AWX keeps it."""
+    CANARY.unlink(missing_ok=True)
+    done, exported = awx.update("sites/all.karmada.yml", credential)
+    assert done.rc == 0, done.output
+    return stored(exported)
+
+
+def test_a_job_works_on_the_one_of_several_that_a_survey_chooses(
+    awx: Awx, several: dict[str, Any], credential: Credential
+) -> None:
+    assert several["karmada_instances"]["hosts"] == ["karmada-prod.prod", "karmada-prod.second"]
+    assert several["karmada_label_tier_test"]["hosts"] == ["karmada-prod.second"]
+    chosen = {"karmada_instance": f"{NAMESPACE}/second", "karmada_report": "", "karmada_members": ""}
+    done = awx.job("playbooks/report.yml", several, credential, variables=chosen)
+    assert done.rc == 0, done.output
+    assert done.statistics["karmada_status"]["phase"] == "Preflight"
+    assert "second" in done.output
+    kept = several["_meta"]["hostvars"]["karmada-prod.second"]
+    assert str(CANARY) in json.dumps(kept), "the template is in the stored inventory, as data"
+    assert not CANARY.exists()
+    table = awx.job("playbooks/report.yml", several, credential)
+    assert table.rc == 0, table.output
+    assert f"{NAMESPACE}/second  no phase yet  newest, Container, 1 member" in table.output
+    unchosen = awx.job("playbooks/install.yml", several, credential, variables={"karmada_instance": ""})
+    assert unchosen.rc == 2, unchosen.output
+    assert f"it has {NAMESPACE}/prod, {NAMESPACE}/second" in " ".join(unchosen.output.split())
+
+
+def test_an_update_of_all_without_a_credential_or_rights_leaves_the_stored_inventory_alone(
+    awx: Awx, server: ApiServer
+) -> None:
+    status, made = server.request(
+        "POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "nobody"}}
+    )
+    assert status == 201, made
+    _, made = server.request("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/nobody/token", {"spec": {}})
+    nobody = bearer_token(server.url, made["status"]["token"], server.ca.read_text())
+    for given, told in (([], "In AWX, give the job template and the inventory source"), ([nobody], "cannot be read")):
+        done, exported = awx.update("sites/all.karmada.yml", *given)
+        assert done.rc not in (0, None)
+        assert exported == {}
+        assert told in " ".join(done.output.split())
 
 
 def test_what_is_kept_of_an_update_is_right_in_a_job_of_another_folder_and_credential(

@@ -32,9 +32,16 @@ manifest: prod.yaml"""
 OPTIONS = (
     *("manifest", "kubeconfig", "context", "namespace", "name", "secrets", "config_maps", "artifacts"),
     *("kubeconfig_output", "report_output", "membership", "backups", "uid", "generation"),
+    *("instances", "label_selector", "members_query"),
 )
+#: Value of ``instances``.
+ALL = "all"
+#: What is said of one document, and of several not.
+_OF_ONE = ("manifest", "name", "uid", "generation", "kubeconfig_output", "report_output")
 #: What of an object was decided upon by whoever started the run; another one is not carried out.
 DECIDED = ("uid", "generation")
+#: Options that are paths and belong to the connection.
+_PATHS = ("kubeconfig", "secrets", "config_maps", "artifacts", "kubeconfig_output", "report_output", "backups")
 #: Where it comes from which members there are: what the document lists, or also what is registered.
 SPEC, LIVE = "spec", "live"
 #: Options of Ansible's own that the plugin takes beside its own.
@@ -60,12 +67,14 @@ class Source:
     ``connection`` is what the source says and no more, for ``references.Connection.of``: nothing of the environment,
     which may be another one when it is used, and no secret. Paths below the working directory are relative to it.
     ``backups`` and ``restores`` are the EtcdBackups and EtcdRestores beside a document in a file; those beside an
-    object are looked for when they are needed.
+    object are looked for when they are needed. ``installed`` is what an object's status says.
     """
 
     deployment: dict[str, Any]
     connection: dict[str, str | None]
     membership: str = SPEC
+    members_query: str | None = None
+    installed: bool = False
     backups: tuple[dict[str, Any], ...] = ()
     restores: tuple[dict[str, Any], ...] = ()
 
@@ -109,56 +118,81 @@ def is_document(path: str) -> bool:
 
 
 def load(path: str) -> Source:
-    """Read the source and the document that it names. Raises ProblemsError with all problems.
+    """Read the source and the document that it names. Raises ProblemsError with all problems."""
+    return of_options(Path(path), read_options(path))
 
-    Paths in the source are relative to it.
+
+def of_options(file: Path, options: Mapping[str, str]) -> Source:
+    """Document of a source whose options were read; they name one. Paths in the source are relative to it.
+
+    Raises ProblemsError with all problems.
     """
-    file = Path(path)
-    options = _options(file)
-    kubeconfig, context = _absolute(file, options.get("kubeconfig")), options.get("context")
-    secrets, artifacts = _absolute(file, options.get("secrets")), _absolute(file, options.get("artifacts"))
-    config_maps = _absolute(file, options.get("config_maps"))
-    problems = [
-        *_missing(file, "kubeconfig", kubeconfig, Path.is_file, "file"),
-        *_missing(file, "secrets", secrets, Path.is_dir, "directory"),
-        *_missing(file, "config_maps", config_maps, Path.is_dir, "directory"),
-        *_missing(file, "artifacts", artifacts, Path.is_dir, "directory"),
-    ]
-    directory, deployment = file.parent, None
+    kubeconfig, context = absolute(file, options.get("kubeconfig")), options.get("context")
+    problems = missing_paths(file, options)
+    directory, deployment, installed = file.parent, None, False
     beside_it: _Companions = ([], [])
     try:
         with kept_verdicts.used():
             if "manifest" in options:
-                document = Path(str(_absolute(file, options["manifest"])))
+                document = Path(str(absolute(file, options["manifest"])))
                 directory, (deployment, beside_it) = document.parent, _from_file(document)
             elif not problems:
-                deployment = _from_cluster(options, kubeconfig, context)
+                deployment, installed = _from_cluster(options, kubeconfig, context)
     except ProblemsError as error:
         problems += error.problems
-    if deployment and Spec(deployment["spec"]).artifacts.source == "Directory" and artifacts is None:
-        remedy = "Name the directory there: artifacts: ./artifacts"
-        problems.append(_invalid("spec.artifacts.source is Directory, but no directory is named", short(file), remedy))
+    if deployment:
+        problems += without_artifacts(file, options, deployment)
     if problems or deployment is None:
         raise ProblemsError(problems)
+    beside = directory.absolute() / deployment["metadata"]["name"]
+    return source_of(file, options, deployment, beside, beside_it, installed=installed)
+
+
+def missing_paths(file: Path, options: Mapping[str, str]) -> list[Problem]:
+    """Problems of paths in the source that lead nowhere."""
+    return [
+        *_missing(file, "kubeconfig", absolute(file, options.get("kubeconfig")), Path.is_file, "file"),
+        *(
+            problem
+            for name in ("secrets", "config_maps", "artifacts")
+            for problem in _missing(file, name, absolute(file, options.get(name)), Path.is_dir, "directory")
+        ),
+    ]
+
+
+def without_artifacts(file: Path, options: Mapping[str, str], deployment: Mapping[str, Any]) -> list[Problem]:
+    """Problem of a document that takes artifacts from a directory, if the source names none."""
+    if Spec(deployment["spec"]).artifacts.source != "Directory" or "artifacts" in options:
+        return []
+    remedy = "Name the directory there: artifacts: ./artifacts"
+    return [_invalid("spec.artifacts.source is Directory, but no directory is named", short(file), remedy)]
+
+
+def source_of(
+    file: Path,
+    options: Mapping[str, str],
+    deployment: dict[str, Any],
+    beside: Path,
+    beside_it: _Companions = ([], []),
+    *,
+    installed: bool = False,
+) -> Source:
+    """Source with a resolved document; ``beside`` is where files of a run are that have no place of their own."""
     paths = {
-        "kubeconfig": kubeconfig,
-        "secrets": secrets,
-        "config_maps": config_maps,
-        "artifacts": artifacts,
-        "kubeconfig_output": _absolute(file, options.get("kubeconfig_output")),
-        "report_output": _absolute(file, options.get("report_output")),
-        # Not looked for here: a share that is not mounted is no matter of an installation.
-        "backups": _absolute(file, options.get("backups")),
-        "beside": str(directory.absolute() / deployment["metadata"]["name"]),
+        # Backups are not looked for here: a share that is not mounted is no matter of an installation.
+        **{name: absolute(file, options.get(name)) for name in _PATHS},
+        "beside": str(beside),
     }
     return Source(
         deployment=deployment,
         connection={
             **{name: None if found is None else short(found) for name, found in paths.items()},
-            "context": context,
+            "context": options.get("context"),
             "object_uid": None if "manifest" in options else deployment["metadata"].get("uid"),
         },
         membership=options.get("membership", SPEC),
+        members_query=options.get("members_query"),
+        installed=installed,
         backups=tuple(beside_it[0]),
         restores=tuple(beside_it[1]),
     )
@@ -174,13 +208,21 @@ def leaves_to_environment(deployment: Mapping[str, Any], connection: Mapping[str
     return not connection.get("kubeconfig") and not (by_secret and connection.get("secrets"))
 
 
-def asks_for_live_members(path: str) -> bool:
-    """Return whether a source asks for registered members, even if it has errors elsewhere."""
-    return bool(_field(path, "membership") == LIVE)
+def asks_servers(path: str) -> bool:
+    """Return whether a source asks for registered members or for all objects, even if it has errors elsewhere.
+
+    Its failure must not be taken for an inventory without hosts.
+    """
+    return _field(path, "membership") == LIVE or _field(path, "instances") is not None
 
 
-def _options(file: Path) -> dict[str, str]:
-    """Options of the plugin in the source, validated; exactly one way to find the document is among them."""
+def read_options(path: str) -> dict[str, str]:
+    """Options of the plugin in the source, validated; exactly one way to find documents is among them.
+
+    With ``instances`` there may be several (``instances.load``), else there is one (``of_options``). Raises
+    ProblemsError.
+    """
+    file = Path(path)
     found = _mapping(file)
     problems = []
     if found.get("plugin") not in PLUGIN_NAMES:
@@ -203,16 +245,32 @@ def _options(file: Path) -> dict[str, str]:
     if options.get("membership", SPEC) not in (SPEC, LIVE):
         what = f"membership is {crd.shown(options['membership'])}"
         problems.append(_invalid(what, short(file), f"Write {SPEC} or {LIVE}."))
+    problems += _of_several(file, options)
     by_name = [name for name in ("namespace", "name", *DECIDED) if name in options]
-    if "manifest" in options and by_name:
+    if "manifest" in options and by_name and "instances" not in options:
         what = f"names a file (manifest) and an object of a cluster ({', '.join(by_name)})"
         problems.append(_invalid(what, short(file), "Write one of the two."))
-    elif "manifest" not in options and not {"namespace", "name"} <= set(by_name):
-        remedy = f"Write manifest, or namespace and name of an object in a cluster. For example:\n{EXAMPLE}"
+    elif not {"manifest", "instances"} & set(options) and not {"namespace", "name"} <= set(by_name):
+        ways = f"manifest, or namespace and name of an object in a cluster, or instances: {ALL}"
+        remedy = f"Write {ways}. For example:\n{EXAMPLE}"
         problems.append(_invalid("does not say where the document is", short(file), remedy))
     if problems:
         raise ProblemsError(problems)
     return options
+
+
+def _of_several(file: Path, options: Mapping[str, str]) -> list[Problem]:
+    if "instances" not in options:
+        what = "label_selector is of no use without instances"
+        remedy = f"It chooses among all objects: write instances: {ALL} as well, or leave it out."
+        return [_invalid(what, short(file), remedy)] if "label_selector" in options else []
+    if options["instances"] != ALL:
+        return [_invalid(f"instances is {crd.shown(options['instances'])}", short(file), f"Write instances: {ALL}.")]
+    of_one = [name for name in _OF_ONE if name in options]
+    if not of_one:
+        return []
+    what = f"names all objects (instances), and what is said of one only ({', '.join(of_one)})"
+    return [_invalid(what, short(file), "Write one of the two.")]
 
 
 def _from_file(document: Path) -> tuple[dict[str, Any], _Companions]:
@@ -238,7 +296,10 @@ def _from_file(document: Path) -> tuple[dict[str, Any], _Companions]:
     )
 
 
-def _from_cluster(options: Mapping[str, str], kubeconfig: str | None, context: str | None) -> dict[str, Any]:
+def _from_cluster(
+    options: Mapping[str, str], kubeconfig: str | None, context: str | None
+) -> tuple[dict[str, Any], bool]:
+    """The document, and whether its object says that it is installed."""
     # pulls in the client of API servers, which a document from a file does not need
     from ..kube.cluster import Cluster  # noqa: PLC0415
     from ..kube.errors import ApiError  # noqa: PLC0415
@@ -259,7 +320,12 @@ def _from_cluster(options: Mapping[str, str], kubeconfig: str | None, context: s
         if (wanted := options.get(option)) and str(now := found["metadata"].get(option)) != wanted:
             what = f"was changed since this run was decided upon: its {option} is {now}, not {wanted}"
             raise ProblemsError(Problem(what, shown, "Decide upon it as it is now.", reason=Reason.DOCUMENT_CHANGED))
-    return manifest.resolve(found, source=shown)
+    return manifest.resolve(found, source=shown), is_installed(found)
+
+
+def is_installed(found: Mapping[str, Any]) -> bool:
+    """Return whether an object says of its control plane that it is installed."""
+    return bool((found.get("status") or {}).get("installed"))
 
 
 def _missing(file: Path, option: str, path: str | None, is_there: Any, kind: str) -> list[Problem]:
@@ -295,7 +361,8 @@ def _field(path: str, name: str) -> Any:
     return value if isinstance(value, str) else None
 
 
-def _absolute(file: Path, path: str | None) -> str | None:
+def absolute(file: Path, path: str | None) -> str | None:
+    """Path of the source as an absolute one."""
     return None if path is None else os.path.normpath(file.parent.absolute() / private_file.expanded(path))
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,6 +18,14 @@ from . import manifest, secret_folder
 
 #: Settings that are paths.
 PATHS = frozenset({"kubeconfig", "secrets", "config_maps", "artifacts", "kubeconfig_output", "report_output"})
+
+#: Variable of the environment with the kubeconfig of a control plane on plain hosts.
+CONTROL_PLANE_VARIABLE = "KARMADA_KUBECONFIG"
+#: How a kubeconfig is named that is not found.
+NAME_IT = (
+    "name it in the inventory source (kubeconfig_output: …) or in the environment "
+    f"({CONTROL_PLANE_VARIABLE}, in AWX by a credential)"
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,16 @@ class Connection:
         for key in PATHS & found.keys():
             found[key] = str(private_file.expanded(found[key]).absolute())
         return cls(**found)
+
+    @property
+    def control_plane_kubeconfig(self) -> str | None:
+        """Kubeconfig of a control plane on plain hosts: that of the environment, or what an installation has left.
+
+        A credential of AWX has a file of another name in each job. An object has a Secret beside it, and the
+        environment may know of another control plane.
+        """
+        given = None if self.object_uid else os.environ.get(CONTROL_PLANE_VARIABLE)
+        return str(private_file.expanded(given).absolute()) if given else self.kubeconfig_output
 
     @property
     def page_output(self) -> str | None:

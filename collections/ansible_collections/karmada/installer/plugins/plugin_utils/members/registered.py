@@ -2,31 +2,33 @@
 """Members of a control plane for the inventory: those of the document, or those that are registered.
 
 Registered members are read through the host cluster if the control plane runs in pods, because this reaches its API
-server whatever the endpoint is; else with the kubeconfig that the installation has left beside the document.
+server whatever the endpoint is; else with a kubeconfig (``access_on_hosts``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..components.spec import Spec
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
-from ..document.inventory_source import Source, short
+from ..document.inventory_source import Source
 from ..document.references import Connection
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.objects import claimed_by
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
+from . import access_on_hosts
 from . import plan as member_plan
 from .registration import CLUSTER_API
 
 #: Time for which an inventory waits for an API server.
 PATIENCE_SECONDS = 10.0
-_REMEDY = "let it answer, or write membership: spec, which asks nobody"
+_SPEC = "write membership: spec, which asks nobody"
+_REMEDY = f"let it answer, or {_SPEC}"
 #: Metadata of a Cluster that is of use to people. Annotations may hold whole copies of objects.
 _METADATA = ("name", "uid", "labels", "creationTimestamp", "deletionTimestamp")
 
@@ -57,11 +59,35 @@ class Registered:
         return cls(found["owner"], tuple(found["recorded"]), found["clusters"])
 
 
+def live_of_all(sources: Sequence[Source], *, at_once: int) -> list[Registered]:
+    """Current registrations of several control planes. Raises ProblemsError with all that cannot be told."""
+    if len(sources) == 1:
+        return [live(sources[0])]
+    problems: list[Problem] = []
+
+    def found(source: Source) -> Registered:
+        try:
+            return live(source)
+        except ProblemsError as error:
+            metadata = source.deployment["metadata"]
+            problems.extend(
+                replace(each, where=f"{metadata['namespace']}/{metadata['name']}: {each.where}")
+                for each in error.problems
+            )
+            return Registered()
+
+    with ThreadPoolExecutor(max_workers=at_once) as workers:
+        answers = list(workers.map(found, sources))
+    if problems:
+        raise ProblemsError(problems)
+    return answers
+
+
 def live(source: Source) -> Registered:
     """Current registrations; empty if the control plane is not installed yet. Raises ProblemsError if unknown."""
     try:
         if Spec(source.deployment["spec"]).mode == "Binary":
-            return _with_kubeconfig(Connection.of(source.connection).kubeconfig_output)
+            return _on_hosts(source)
         return _through_host_cluster(source)
     except ApiError as error:
         what = f"it cannot be told which members are registered: {error}"
@@ -86,18 +112,14 @@ def _through_host_cluster(source: Source) -> Registered:
         run.close()
 
 
-def _with_kubeconfig(given: str | None) -> Registered:
-    path = Path(given or "")
-    if not path.is_file():
-        raise ProblemsError(
-            Problem(
-                what="it is not there, so it cannot be told which members the control plane has",
-                where=f"{f'{short(path)}: ' if given else ''}kubeconfig of the control plane",
-                remedy="name it in the source (kubeconfig_output: …), or write membership: spec, which asks nobody",
-                reason=Reason.KUBECONFIG_NOT_FOUND,
-            )
-        )
-    control_plane = Cluster.from_kubeconfig(str(path), name="control plane")
+def _on_hosts(source: Source) -> Registered:
+    try:
+        control_plane = access_on_hosts.client(source.deployment, Connection.of(source.connection), _SPEC)
+    except ProblemsError as error:
+        missing = [each.reason for each in error.problems] == [Reason.KUBECONFIG_NOT_FOUND]
+        if missing and source.connection.get("object_uid") and not source.installed:
+            return Registered()
+        raise
     try:
         # The installation created it, so its label names the owner.
         made = control_plane.with_patience(retry_seconds=PATIENCE_SECONDS).get("v1", "Namespace", MEMBER_NAMESPACE)

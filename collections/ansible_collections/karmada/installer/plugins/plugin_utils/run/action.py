@@ -29,7 +29,7 @@ from ..kube.lease import LockLost
 from ..kube.wait import NotReady
 from ..problems import Problem, ProblemsError, Reason, Severity, in_order
 from ..redaction import shown
-from . import before_forks, end, inventory_variables, phases
+from . import before_forks, end, inventory_variables, not_given, phases
 from . import changes as changes_of_steps
 from . import selection as selected_members
 from .facts import Facts
@@ -60,8 +60,10 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         run_process.end_with_main()
         self.variables = task_vars or {}
         result: dict[str, Any] = super().run(tmp, self.variables)
+        options = {**self.COMMON, **self.OPTIONS}
+        self._task.args = not_given.left_out(self._task.args, options)
         try:
-            _validation, arguments = self.validate_argument_spec(argument_spec={**self.COMMON, **self.OPTIONS})
+            _validation, arguments = self.validate_argument_spec(argument_spec=options)
         except AnsibleError as error:
             told = Problem(str(error), reason=Reason.INVALID_ARGUMENT)
             return {**result, "failed": True, "changed": False, "msg": told.what, **self._for_programs([told])}

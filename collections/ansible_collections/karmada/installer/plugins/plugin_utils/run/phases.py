@@ -32,7 +32,9 @@ OF_ROLES = {
 }
 #: Action, or action and its state → phase, for tasks outside of our roles.
 OF_ACTIONS = {
-    **dict.fromkeys(("require_document", "ssh_files", "host_observe", "hosts_leaving", "preflight"), PREFLIGHT),
+    **dict.fromkeys(
+        ("require_document", "instance", "ssh_files", "host_observe", "hosts_leaving", "preflight"), PREFLIGHT
+    ),
     **dict.fromkeys(("reach_from_host", "reach_targets"), PREFLIGHT),
     **dict.fromkeys(("certificates", "differences", "endpoint", "etcd_prefix"), INSTALLING),
     **dict.fromkeys(

@@ -32,7 +32,7 @@ STEPS = frozenset(
 PLUMBING = frozenset(
     {
         *("etcd_member", "host_observe", "hosts_leaving", "hosts_outcome", "journal", "member_log", "reach_from_host"),
-        *("reach_targets", "report", "require_document", "ssh_files"),
+        *("reach_targets", "report", "require_document", "ssh_files", "instance"),
         *("member_leave confirm", "uninstall confirm", "host_components compared"),
         *("backup begun", "etcd_snapshot"),
         *("restore delivered", "restore forgotten", "restore noted", "restore_on_host seen", "restore_on_host counted"),

@@ -84,7 +84,6 @@ def _pinned(file: str) -> list[str]:
 NOT_IMPORTED = {
     "ansible-core": "runs the collection; its files import it as ansible",
     "ansible-runner": "the operator's, which starts playbooks",
-    "jmespath": "json_query in playbooks of users",
 }
 #: What a plain host has without being asked for anything.
 ON_HOSTS = {"ansible", "ansible_collections"}
@@ -108,7 +107,7 @@ def imported(folder: str) -> dict[str, str]:
 def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
     folders = ("action", "inventory", "lookup", "plugin_utils")
     modules = {module: where for folder in folders for module, where in imported(folder).items()}
-    packages = {**libraries.NEEDED, **libraries.NEEDED_FOR_ROUTES}
+    packages = {**libraries.NEEDED, **libraries.NEEDED_FOR_ROUTES, **libraries.NEEDED_FOR_QUERIES}
     for_backups = libraries.NEEDED_FOR_BACKUPS
     known = {*packages, *for_backups, *ON_HOSTS}
     assert {module: where for module, where in modules.items() if module not in known} == {}
@@ -122,8 +121,8 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
 def test_readme_names_every_package_that_the_control_node_needs() -> None:
     requirements = (COLLECTION / "README.md").read_text(encoding="utf-8").partition("## Requirements")[2]
     section = requirements.partition("\n## ")[0]
-    needed = (libraries.NEEDED, libraries.NEEDED_FOR_ROUTES, libraries.NEEDED_FOR_BACKUPS)
-    for package in (*(each for table in needed for each in table.values()), "jmespath"):
+    needed = (libraries.NEEDED, libraries.NEEDED_FOR_ROUTES, libraries.NEEDED_FOR_BACKUPS, libraries.NEEDED_FOR_QUERIES)
+    for package in (each for table in needed for each in table.values()):
         assert f"`{package}`" in section
 
 

@@ -181,6 +181,20 @@ def test_one_whose_kubeconfig_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert "prod.kubeconfig: kubeconfig of the control plane: it is not there" in done.stderr
 
 
+def test_the_kubeconfig_may_be_that_of_a_credential(
+    tmp_path: Path, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.put(CLUSTERS, cluster("kept", OURS))
+    source = site(tmp_path, api)
+    (tmp_path / "prod.kubeconfig").rename(tmp_path / "tmp1")
+    monkeypatch.setenv("KARMADA_KUBECONFIG", str(tmp_path / "tmp1"))
+    assert hosts(listed(tmp_path, source), "karmada_members_keep") == ["kept"]
+    monkeypatch.setenv("KARMADA_KUBECONFIG", str(tmp_path / "tmp2"))
+    done = ansible_commands.run("ansible-inventory", "-i", source, "--list", directory=tmp_path)
+    assert "tmp2: kubeconfig of the control plane: it is not there" in done.stderr
+    assert "KARMADA_KUBECONFIG, in AWX by a credential" in done.stderr
+
+
 def test_any_other_failure_of_such_a_source_is_an_error_too(tmp_path: Path, api: StubApi) -> None:
     done = ansible_commands.run(
         "ansible-inventory", "-i", site(tmp_path, api, secrets="nowhere"), "--list", directory=tmp_path

@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.inventory import karmada as p
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source, manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import inventory_names, inventory_values
 from ansible_collections.karmada.installer.tests.unit.support import ansible_commands, corpus_files
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
@@ -494,7 +495,8 @@ def test_plain_hosts_are_in_groups_by_their_roles_after_the_host_that_steps_are_
     assert listed(site, path, "karmada_on_hosts") == ["karmada_control", "etcd1", "cp1", "cp2"]
     found = inventory(site, path)
     groups = {
-        group: found.get(group, {}).get("hosts", []) for group in ("karmada_in_pods", *plugin.ROLE_GROUPS.values())
+        group: found.get(group, {}).get("hosts", [])
+        for group in ("karmada_in_pods", *inventory_names.ROLE_GROUPS.values())
     }
     assert groups == {
         "karmada_in_pods": [],
@@ -562,7 +564,7 @@ def test_strings_that_cannot_be_templates_are_shown_as_they_are_and_others_are_n
         ("karmada_member.labels.tier", "prod"),
         ("karmada_member.zones", ["a"]),
         *(
-            (each, plugin._NOT_PLAIN)
+            (each, inventory_values.NOT_PLAIN)
             for each in (
                 *(
                     "karmada_member.labels.items",
@@ -577,7 +579,7 @@ def test_strings_that_cannot_be_templates_are_shown_as_they_are_and_others_are_n
 )
 def test_only_what_is_surely_a_plain_path_is_looked_up_without_a_template(expression: Any, found: Any) -> None:
     member = {"region": "eu", "labels": {"tier": "prod", "items": "x"}, "zones": ["a"]}
-    if hasattr(plugin.template, "trust_as_template"):
-        assert plugin._at_path(expression, {"karmada_member": member}) == found
+    if hasattr(inventory_values.template, "trust_as_template"):
+        assert inventory_values.at_path(expression, {"karmada_member": member}) == found
     else:
-        assert plugin._at_path(expression, {"karmada_member": member}) is plugin._NOT_PLAIN
+        assert inventory_values.at_path(expression, {"karmada_member": member}) is inventory_values.NOT_PLAIN

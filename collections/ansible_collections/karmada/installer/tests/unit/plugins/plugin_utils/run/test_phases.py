@@ -84,8 +84,10 @@ class Failing(KarmadaAction):
 
     KEEPS_LOCK = False
     answer: Any = None
+    seen: dict[str, Any]
 
-    def perform(self, *_: Any) -> dict[str, Any]:
+    def perform(self, _run: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+        self.seen.update(arguments)
         if isinstance(self.answer, Exception):
             raise self.answer
         return dict(self.answer)
@@ -135,7 +137,16 @@ def test_arguments_that_cannot_be_used_are_told_alike_and_success_tells_nothing(
     assert not {"phase", "reason", "component"} & set(performed({"changed": False}))
 
 
-def performed(answer: Any, **arguments: Any) -> dict[str, Any]:
+def test_an_argument_that_was_left_empty_is_not_given() -> None:
+    seen: dict[str, Any] = {}
+    options = {"timeout": {"type": "int", "default": 5}, "names": {"type": "list", "elements": "str"}}
+    assert performed({"changed": False}, options, seen, timeout="", names="a, b") == {"changed": False}
+    assert (seen["timeout"], seen["names"]) == (5, ["a", "b"])
+
+
+def performed(
+    answer: Any, options: dict[str, Any] | None = None, seen: dict[str, Any] | None = None, **arguments: Any
+) -> dict[str, Any]:
     """Result of a step of the role control_plane."""
     step = Failing(
         task=task("workloads", "control_plane", "in_pods/servers", args=arguments),
@@ -146,6 +157,8 @@ def performed(answer: Any, **arguments: Any) -> dict[str, Any]:
         shared_loader_obj=None,
     )
     step.answer = answer
+    step.OPTIONS = options or {}
+    step.seen = seen if seen is not None else {}
     step._make_run = lambda _arguments: fake_run(document(), FakeCluster("host"))
     found: dict[str, Any] = step.run(task_vars={"karmada_operation": "install"})
     return found
