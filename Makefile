@@ -133,7 +133,7 @@ ifeq ($(CONTRACT),)
 else
 	$(IN_VENV) $(LAB) prepare
 	$(IN_VENV) $(LAB) artifacts
-	$(if $(PYTEST_ARGS),$(IN_VENV),$(RECORD) contract --) pytest $(CONTRACT) $(call failures_of,contract) $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),$(IN_VENV),$(RECORD) contract --) pytest $(if $(findstring $(CONTRACT),$(PYTEST_ARGS)),,$(CONTRACT)) $(call failures_of,contract) $(PYTEST_ARGS)
 endif
 
 .PHONY: lock

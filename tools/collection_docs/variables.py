@@ -62,6 +62,7 @@ Not for `-e`: {inner}. Playbooks and roles set these for each other.
 PURPOSES = {
     "awx_objects": "bring the objects of AWX to what files say",
     "backup": "take the backups that are due, or one at once",
+    "backup_drill": "serve a backup on this machine and read it, and change nothing",
     "backup_list": "see which backups there are, and change nothing",
     "backup_verify": "fetch a backup and prove it, and change nothing",
     "break_glass": "make a kubeconfig for an emergency",

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
+    drill,
     due,
     encryption,
     series,
@@ -33,7 +34,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
-TAKEN, LISTED, VERIFIED = "taken", "listed", "verified"
+TAKEN, LISTED, VERIFIED, DRILLED = "taken", "listed", "verified", "drilled"
 #: States for members of etcd on plain hosts, where TAKEN only says what is due: before a database is fetched, with what
 #: was fetched, and to make a backup of what was stored. Their hosts are locked for the first and the last of them.
 BEGUN, STORED, RECORDED = "begun", "stored", "recorded"
@@ -49,10 +50,14 @@ spec:
 
 
 class ActionModule(KarmadaAction):
-    """Take what is due, list what there is, or verify one."""
+    """Take what is due, list what there is, verify one, or drill with one."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "choices": [TAKEN, BEGUN, STORED, RECORDED, LISTED, VERIFIED], "default": TAKEN},
+        "state": {
+            "type": "str",
+            "choices": [TAKEN, BEGUN, STORED, RECORDED, LISTED, VERIFIED, DRILLED],
+            "default": TAKEN,
+        },
         "backups": {"type": "list", "elements": "dict", "default": []},
         "now": {"type": "str", "default": ""},
         "name": {"type": "str", "default": ""},
@@ -79,6 +84,8 @@ class ActionModule(KarmadaAction):
             return {"changed": False, "backups": [_listed(run, each) for each in wanted]}
         if arguments["state"] == VERIFIED:
             return {"changed": False, "verified": _verified(run, wanted, arguments["name"], arguments["identity"])}
+        if arguments["state"] == DRILLED:
+            return {"changed": False, "drilled": _drilled(run, wanted, arguments["name"], arguments["identity"])}
         now = arguments["now"]
         if now:
             _named(run, wanted, now)
@@ -333,23 +340,49 @@ def _verified(run: Run, wanted: list[Wanted], name: str, identity: str) -> list[
     """Verify the backup of this name, or the newest of each series."""
     keys = encryption.identities_of(identity) if identity else []
     done = []
-    for each in wanted:
-        target = series.opened(run, each)
-        own = _own(run, each, target)
-        chosen = own.get(name) if name else max(own.values(), key=lambda found: found.start, default=None)
-        if chosen is None:
-            continue
+    for each, target, chosen in _stored(run, wanted, name):
         proofs = verify.verify(run, target, chosen, keys)
         run.say(f"{chosen.name}: {', '.join(proofs)}")
         done.append({"name": chosen.name, "series": each.name, "proofs": proofs})
         if not keys:
             what = f"{chosen.name} was fetched and compared, and not decrypted: no private key is here"
             run.tell(Problem.hint(f"{what}; name one with -e backup_identity=FILE", Reason.CHECK_SKIPPED, target.where))
-    if not done:
+    return done
+
+
+def _drilled(run: Run, wanted: list[Wanted], name: str, identity: str) -> list[dict[str, Any]]:
+    """Serve the backup of this name, or the newest of each series, and read all of it."""
+    if not identity:
+        what, remedy = "a drill opens a backup, and no private key is here", "name one with -e backup_identity=FILE"
+        raise ProblemsError(Problem(what, "backup_identity", remedy, reason=Reason.INVALID_ARGUMENT))
+    keys = encryption.identities_of(identity)
+    done = []
+    for each, target, chosen in _stored(run, wanted, name):
+        found = drill.drill(run, target, chosen, keys)
+        parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in found.seconds.items())
+        read = ", ".join(f"{number} {kind}" for kind, number in sorted(found.counts.items()))
+        age = due.in_words(max(run.now - chosen.start, timedelta()))
+        run.say(f"{found.name}: {age} old, served after {found.total - found.seconds['read']:.1f} s ({parts}); {read}")
+        told = {"revision": found.revision, "counts": dict(found.counts), "seconds": dict(found.seconds)}
+        age_seconds = max(0, int((run.now - chosen.start).total_seconds()))
+        done.append({"name": found.name, "series": each.name, "ageSeconds": age_seconds, **told})
+    return done
+
+
+def _stored(run: Run, wanted: list[Wanted], name: str) -> Iterator[tuple[Wanted, Target, Record]]:
+    """The backup of this name, or the newest of each series, with series and target. Raises ProblemsError if none."""
+    found = False
+    for each in wanted:
+        target = series.opened(run, each)
+        own = _own(run, each, target)
+        chosen = own.get(name) if name else max(own.values(), key=lambda one: one.start, default=None)
+        if chosen is not None:
+            found = True
+            yield each, target, chosen
+    if not found:
         what = f"there is no backup {name}" if name else "there is no backup yet"
         remedy = "see which there are: karmada.installer.backup_list"
         raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.INVALID_ARGUMENT))
-    return done
 
 
 def _moment(moment: datetime) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: backup
-short_description: "Inner step: take, list and verify backups of a control plane"
+short_description: "Inner step: take, list, verify and try backups of a control plane"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
@@ -31,8 +31,10 @@ options:
       - V(recorded) makes a backup of that, with the hosts locked again, if etcd is still the same.
       - V(listed) tells what lies in each target.
       - V(verified) fetches one, or the newest of each series, and compares it with its record.
+      - V(drilled) starts etcd and kube-apiserver from it on the machine that Ansible runs on, reads every object, and
+        tells how long that took. It needs O(identity).
     type: str
-    choices: [taken, begun, stored, recorded, listed, verified]
+    choices: [taken, begun, stored, recorded, listed, verified, drilled]
     default: taken
   backups:
     description: The documents of kind EtcdBackup beside the document, as the inventory plugin has read them.
@@ -44,13 +46,13 @@ options:
     type: str
     default: ""
   name:
-    description: Name of the backup that V(verified) is about. Without it, the newest of each series.
+    description: Name of the backup that V(verified) or V(drilled) is about. Without it, the newest of each series.
     type: str
     default: ""
   identity:
     description:
       - File with a private key of a recipient, as C(age-keygen) writes it, on the machine that Ansible runs on.
-      - With it V(verified) decrypts the backup and restores it on trial.
+      - With it V(verified) decrypts the backup and restores it on trial; V(drilled) has to have one.
     type: path
     default: ""
   at_once:
@@ -142,4 +144,18 @@ verified:
   type: list
   elements: dict
   sample: [{name: prod-20261125t020000z-1f3a9c, series: nightly, proofs: [stored]}]
+drilled:
+  description: >-
+    Each backup that was served, with its C(ageSeconds), its C(revision), the C(counts) of what was read by kind, and
+    the C(seconds) of each part of the way.
+  returned: with the state drilled
+  type: list
+  elements: dict
+  sample:
+    - name: prod-20261125t020000z-1f3a9c
+      series: nightly
+      ageSeconds: 1800
+      revision: 48213
+      counts: {works: 212, secrets: 31}
+      seconds: {fetched: 0.6, restored: 0.9, served: 4.1, read: 0.3}
 """

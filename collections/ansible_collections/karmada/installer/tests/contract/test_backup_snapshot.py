@@ -22,7 +22,8 @@ import pytest
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import verification
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Level
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED, Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.contract import conftest

@@ -10,17 +10,16 @@ anyway.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..document.backups import S3
 from ..libraries import missing_library
 from ..problems import Problem, ProblemsError, Reason
-from .encryption import Writable
+from . import workplace
+from .encryption import Writable, reader_only
 from .targets import ABANDONED, CHUNK, Target, not_deleted
 
 try:
@@ -61,17 +60,17 @@ class S3Target(Target):
         self._prefix = "".join(f"{part}/" for part in (wanted.prefix, deployment) if part)
         super().__init__(deployment, f"s3://{wanted.bucket}/{self._prefix}")
         self._bucket = wanted.bucket
-        self._files = tempfile.TemporaryDirectory(prefix="karmada-s3-")
+        self._files = workplace.made()
         try:
             self._client = _client(wanted, _account(secret, where), self._authority(secret))
         except (ValueError, botocore.exceptions.BotoCoreError) as error:
-            self._files.cleanup()
+            workplace.remove(self._files)
             raise self._problem(str(error), "write the URL of the store as https://host:port") from None
 
     def close(self) -> None:
         """Close connections."""
         self._client.close()
-        self._files.cleanup()
+        workplace.remove(self._files)
 
     def check(self) -> None:
         """See that the bucket is there, and that the account may write and delete in it."""
@@ -151,8 +150,9 @@ class S3Target(Target):
     def _authority(self, secret: Mapping[str, bytes]) -> str | None:
         if AUTHORITY not in secret:
             return None
-        path = Path(self._files.name) / AUTHORITY
-        path.write_bytes(secret[AUTHORITY])
+        path = self._files / AUTHORITY
+        with open(path, "xb", opener=reader_only) as file:
+            file.write(secret[AUTHORITY])
         return str(path)
 
     @contextmanager

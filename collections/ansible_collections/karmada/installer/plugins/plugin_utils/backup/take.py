@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
 
 from ..artifacts import programs as program_files
@@ -29,6 +30,7 @@ from ..artifacts.tools import ETCDUTL
 from ..components.image_pins import Held
 from ..components.state import COLLECTION_VERSION, LastBackup, State, to_files
 from ..components.table import ETCD
+from ..components.types import Component
 from ..document.backups import Wanted
 from ..document.schedule import longest_gap
 from ..etcd import access, external
@@ -40,12 +42,16 @@ from . import encryption, record, targets, verification, workplace
 from .due import INTERVALS
 from .record import KEYS, RECORD, SNAPSHOT, AuthorityRecord, Level, Purpose, Record, StoredFile, Versions
 from .targets import Target
-from .verification import Content, Programs
+from .trial import Programs
+from .verification import Content
 
 #: Attempts, each from the beginning: a member may discard old revisions meanwhile, and another run restore etcd.
 ATTEMPTS = 2
 #: Copies of a database that there are at a time: the snapshot, what is restored of it with its log, the encrypted one.
 COPIES = 3.2
+#: Seconds within which members that can have a leader have one; an election takes two or three of etcd.
+ELECTION_SECONDS = 15.0
+_LOOK_SECONDS = 0.2
 #: Name of the database in the folder of an attempt.
 PLAIN = "snapshot.db"
 _DRAFT = "draft.json"
@@ -130,6 +136,12 @@ def refuse(run: Run) -> None:
 
 def programs(run: Run) -> Programs:
     """etcd and etcdutl of the version that runs, on this machine. Raises ProblemsError."""
+    found = program_paths(run, ETCD, ETCDUTL)
+    return Programs(found[ETCD.name], found[ETCDUTL.name])
+
+
+def program_paths(run: Run, *components: Component) -> dict[str, Path]:
+    """Files of the cache of this machine with programs of the versions that run, by component. Raises ProblemsError."""
     source = run.artifact_source
     if source.kind == "URL" and not source.url and not run.spec.hosts:
         # Of a control plane in pods, that is where CRDs come from; its programs are in its images.
@@ -138,13 +150,13 @@ def programs(run: Run) -> Programs:
     found = program_files.programs(
         run.instance.release,
         ARCHITECTURES.get(machine, machine),
-        (ETCD, ETCDUTL),
+        components,
         run.spec,
         source,
         held=Held(run.state.digests),
     )
     # Files of the cache are not executable, and one that another process is writing is never seen.
-    return Programs(found[ETCD.name].path, found[ETCDUTL.name].path)
+    return {name: each.path for name, each in found.items()}
 
 
 def backup(run: Run, series: Wanted, target: Target, purpose: Purpose) -> Taken:
@@ -308,7 +320,7 @@ class _Attempt:
         """
         path = self.folder / PLAIN
         try:
-            acknowledged = member.revision()
+            acknowledged = _acknowledged(member)
             with open(path, "xb", opener=encryption.reader_only) as stream:
                 member.snapshot(stream)
         except EtcdError as error:
@@ -399,12 +411,26 @@ def _forget(target: Target, name: str) -> None:
 
 def runnable(found: Programs, folder: Path) -> Programs:
     """Copies that can be started: those of the cache are data, which nobody may start."""
-    made = []
-    for path, name in ((found.etcd, "etcd"), (found.etcdutl, "etcdutl")):
-        shutil.copyfile(path, folder / name)
-        (folder / name).chmod(0o700)
-        made.append(folder / name)
-    return Programs(*made)
+    return Programs(startable(found.etcd, folder / "etcd"), startable(found.etcdutl, folder / "etcdutl"))
+
+
+def startable(path: Path, copy: Path) -> Path:
+    """Copy of a program that can be started; returns ``copy``."""
+    shutil.copyfile(path, copy)
+    copy.chmod(0o700)
+    return copy
+
+
+def _acknowledged(member: EtcdClient) -> int:
+    """Newest revision that a majority has acknowledged, also while the members elect a leader. Raises EtcdError."""
+    until = time.monotonic() + ELECTION_SECONDS
+    while True:
+        try:
+            return member.revision()
+        except EtcdError as error:
+            if error.code not in etcd_requests.LATER or time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_SECONDS)
 
 
 def _hash(member: EtcdClient, revision: int) -> Hash | None:

@@ -11,6 +11,7 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from . import encryption, take, verification, workplace
 from .encryption import Hashed
 from .record import KEYS, SNAPSHOT, Level, Record, StoredFile
 from .targets import Target
+from .trial import Programs
 
 #: A state is at most as large as a Secret, and its files are in base64.
 _MOST_KEYS = 16 << 20
@@ -32,7 +34,7 @@ def verify(run: Run, target: Target, found: Record, keys: Sequence[Any]) -> list
 
     ``keys`` are private keys of recipients; empty if there are none here.
     """
-    where = f"{target.where.rstrip('/')}/{found.name}"
+    where = place(target, found)
     if not keys:
         for file, expected in found.files.items():
             sink = Hashed()
@@ -47,21 +49,43 @@ def verify(run: Run, target: Target, found: Record, keys: Sequence[Any]) -> list
 
 
 def _restored(run: Run, target: Target, found: Record, keys: Sequence[Any], folder: Path, where: str) -> list[str]:
+    plain = opened(run, target, found, keys, folder)
+    revision, total = verification.status(plain.snapshot, plain.programs, where)
+    content = verification.restored(plain.snapshot, plain.programs, plain.folder, where)
+    told = (revision, total, content.hash.value, dict(content.counts))
+    expected = (found.revision, found.total_keys, found.hash, dict(found.counts))
+    if told != expected:
+        raise refused(f"what it holds is not what its record says: {told}, and not {expected}", where)
+    return [Level.TRAILER, Level.STATUS, Level.RESTORED]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Backup that was fetched and decrypted; ``folder`` is empty, for its owner only, and has room for its data."""
+
+    state: State
+    snapshot: Path
+    programs: Programs
+    folder: Path
+
+
+def opened(run: Run, target: Target, found: Record, keys: Sequence[Any], folder: Path) -> Plain:
+    """Fetch and decrypt a backup into a folder. Raises ProblemsError if it is of no use, and OSError."""
+    where = place(target, found)
     workplace.require_room(folder, sum(each.size + 2 * each.plain_size for each in found.files.values()))
-    state_of(decrypted(target, found, KEYS, keys, folder, where), f"{where}/{KEYS}")
+    state = state_of(decrypted(target, found, KEYS, keys, folder, where), f"{where}/{KEYS}")
     snapshot = decrypted(target, found, SNAPSHOT, keys, folder, where)
     tools = take.runnable(take.programs(run), folder)
     _require_minor(run, found, where)
     verification.check(snapshot, where)
-    revision, total = verification.status(snapshot, tools, where)
     trial = folder / "trial"
     trial.mkdir(mode=0o700)
-    content = verification.restored(snapshot, tools, trial, where)
-    told = (revision, total, content.hash.value, dict(content.counts))
-    expected = (found.revision, found.total_keys, found.hash, dict(found.counts))
-    if told != expected:
-        raise _refused(f"what it holds is not what its record says: {told}, and not {expected}", where)
-    return [Level.TRAILER, Level.STATUS, Level.RESTORED]
+    return Plain(state, snapshot, tools, trial)
+
+
+def place(target: Target, found: Record) -> str:
+    """Place of a backup, for messages."""
+    return f"{target.where.rstrip('/')}/{found.name}"
 
 
 def state_of(path: Path, where: str) -> State:
@@ -73,7 +97,7 @@ def state_of(path: Path, where: str) -> State:
         plain = json.loads(text)
         files = {str(name): base64.b64decode(content, validate=True) for name, content in plain["state"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error):
-        raise _refused("its keys are not in the form that this collection writes", where) from None
+        raise refused("its keys are not in the form that this collection writes", where) from None
     return read_state(files, where)
 
 
@@ -81,7 +105,7 @@ def decrypted(target: Target, found: Record, file: str, keys: Sequence[Any], fol
     """Plain file of a backup, compared with its record on both sides of the encryption. Raises ProblemsError."""
     expected = found.files.get(file)
     if expected is None:
-        raise _refused(f"it has no {file}", where)
+        raise refused(f"it has no {file}", where)
     encrypted, plain = folder / file, folder / file.removesuffix(".age")
     with open(encrypted, "xb", opener=encryption.reader_only) as sink:
         target.get(found.name, file, sink)
@@ -98,16 +122,17 @@ def _both(stored: StoredFile) -> tuple[object, ...]:
 
 def _compare(got: tuple[object, ...], expected: tuple[object, ...], where: str) -> None:
     if got != expected:
-        raise _refused("it is not what was stored, by its size and hash", where)
+        raise refused("it is not what was stored, by its size and hash", where)
 
 
 def _require_minor(run: Run, found: Record, where: str) -> None:
     """Snapshots are judged and restored by programs of the minor that wrote them."""
     here = run.instance.release.etcd
     if here.split(".")[:2] != found.versions.etcd.split(".")[:2]:
-        raise _refused(f"it is of etcd {found.versions.etcd}, and the control plane has {here}", where)
+        raise refused(f"it is of etcd {found.versions.etcd}, and the control plane has {here}", where)
 
 
-def _refused(what: str, where: str) -> ProblemsError:
+def refused(what: str, where: str) -> ProblemsError:
+    """Error for a backup that cannot be used."""
     remedy = "use another backup, and look after the store"
     return ProblemsError(Problem(what, where, remedy, reason=Reason.INVALID_BACKUP))

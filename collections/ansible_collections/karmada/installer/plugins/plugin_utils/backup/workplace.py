@@ -11,8 +11,9 @@ import errno
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .. import run_process
@@ -22,6 +23,8 @@ from .encryption import reader_only
 
 _HOLDER = "holder"
 _STEM = "run-"
+#: Age of a folder without the name of its run after which that run does not live any more.
+_UNNAMED_SECONDS = 600
 #: A tenth more than is counted on: what is restored also has a log of its own.
 _MARGIN = 1.1
 
@@ -65,15 +68,20 @@ def sweep() -> list[Path]:
     """Delete the folders of runs that are dead; returns them."""
     swept = []
     for each in folder().glob(f"{_STEM}*"):
-        try:
-            holder = (each / _HOLDER).read_text()
-        except OSError:
-            # Another run is about to write it, or has just deleted it.
-            continue
-        if run_process.holder_is_dead(holder):
+        if _is_left(each):
             shutil.rmtree(each, ignore_errors=True)
             swept.append(each)
     return swept
+
+
+def _is_left(place: Path) -> bool:
+    try:
+        return run_process.holder_is_dead((place / _HOLDER).read_text())
+    except OSError:
+        # Another run is about to write it, or has just deleted it; or was killed between the two.
+        with suppress(OSError):
+            return time.time() - place.stat().st_mtime > _UNNAMED_SECONDS
+        return False
 
 
 def require_room(place: Path, size: float) -> None:

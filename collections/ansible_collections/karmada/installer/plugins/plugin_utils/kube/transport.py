@@ -52,6 +52,7 @@ JSON = "application/json"
 #: An object without its spec, data and status. A server that does not know this form answers with the whole object.
 TABLE = f"{JSON};as=Table;g=meta.k8s.io;v=v1"
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 POOL = 32
 CONNECT_SECONDS = 10.0

@@ -143,7 +143,7 @@ def _identity_kubeconfig(layout: Layout, files: FileSet) -> str:
     return yaml.safe_dump(config, sort_keys=False)
 
 
-def _encryption_configuration(key: str) -> str:
+def encryption_configuration(key: str) -> str:
     """Configuration that encrypts Secrets on write; those written before encryption was on can still be read."""
     config = {
         "apiVersion": "apiserver.config.k8s.io/v1",
@@ -164,6 +164,6 @@ _CONTENTS: Mapping[Holds, Callable[[Material], dict[str, bytes]]] = {
     Holds.SIGNING_AUTHORITY: _signing_authority,
     Holds.SERVICE_ACCOUNT_KEY: lambda material: {"sa.key": material.service_account_key},
     Holds.SERVICE_ACCOUNT_PAIR: _service_account_pair,
-    Holds.ENCRYPTION: lambda material: {"encryption.yaml": _encryption_configuration(material.encryption_key).encode()},
+    Holds.ENCRYPTION: lambda material: {"encryption.yaml": encryption_configuration(material.encryption_key).encode()},
     Holds.EXTERNAL_ETCD: lambda material: dict(material.external_etcd),
 }

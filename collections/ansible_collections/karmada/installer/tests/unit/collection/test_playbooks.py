@@ -141,13 +141,14 @@ def given(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     [
         ("backup", "backup_now=nightly", {"now": "nightly"}),
         ("backup_list", "backup_now=nightly", {"state": "listed"}),
+        ("backup_drill", "backup_name=b1", {"state": "drilled", "name": "b1", "identity": ""}),
         ("backup_verify", "backup_name=b1", {"state": "verified", "name": "b1", "identity": ""}),
     ],
 )
 def test_what_is_said_of_backups_reaches_their_step(
     tmp_path: Path, playbook: str, said: str, told: dict[str, Any]
 ) -> None:
-    results = {**RESULTS, "backup": {"changed": False, "backups": [], "verified": []}}
+    results = {**RESULTS, "backup": {"changed": False, "backups": [], "verified": [], "drilled": []}}
     done, steps = run(playbook, tmp_path, results, "-e", said)
     assert done.returncode == 0, done.stdout + done.stderr
     (step,) = given(steps, "backup")

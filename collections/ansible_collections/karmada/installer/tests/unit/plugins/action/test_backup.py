@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.action import backup as actio
 from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.programs import Program
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
+    drill,
     encryption,
     record,
     series,
@@ -23,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
     targets,
     workplace,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.drill import Drilled
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import KEYS, RECORD, SNAPSHOT, Purpose
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.take import Taken
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import Target
@@ -258,6 +260,40 @@ def test_the_newest_or_a_named_one_is_verified(run: Run, tmp_path: Path) -> None
     (tmp_path / "backups" / "prod" / newest / SNAPSHOT).write_bytes(b"damaged")
     with pytest.raises(ProblemsError, match="it is not what was stored"):
         perform(run, state="verified")
+
+
+def test_a_drill_is_with_the_newest_or_a_named_one_and_tells_what_it_took(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perform(run)
+    run.now = NOW + timedelta(hours=1)
+    perform(run)
+    first, newest = names(tmp_path)
+    identity = tmp_path / "key.txt"
+    identity.write_text(str(IDENTITY))
+    seconds = {"fetched": 0.5, "restored": 1.0, "served": 3.0, "read": 9.0}
+    monkeypatch.setattr(
+        drill, "drill", lambda _run, _target, found, _keys: Drilled(found.name, 7, {"works": 3}, seconds)
+    )
+    run.now += timedelta(minutes=30)
+    told = perform(run, state="drilled", identity=str(identity))["drilled"]
+    assert told == [
+        {
+            "name": newest,
+            "series": "nightly",
+            "ageSeconds": 1800,
+            "revision": 7,
+            "counts": {"works": 3},
+            "seconds": seconds,
+        }
+    ]
+    (line,) = [each for each in run.said if newest in each and "served" in each]  # type: ignore[attr-defined]
+    assert "30 min old, served after 4.5 s" in line
+    assert perform(run, state="drilled", identity=str(identity), name=first)["drilled"][0]["name"] == first
+    with pytest.raises(ProblemsError, match="no private key is here"):
+        perform(run, state="drilled")
+    with pytest.raises(ProblemsError, match="there is no backup other"):
+        perform(run, state="drilled", identity=str(identity), name="other")
 
 
 def test_a_file_without_a_private_key_is_told(run: Run, tmp_path: Path) -> None:

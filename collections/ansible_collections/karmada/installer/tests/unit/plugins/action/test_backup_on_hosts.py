@@ -18,11 +18,13 @@ from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests im
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
     record,
     take,
+    trial,
     verification,
     workplace,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.take import Beginning
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Content, Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Content
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
@@ -60,7 +62,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     monkeypatch.setattr(take, "datetime", Clock)
     monkeypatch.setattr(Clock, "moment", NOW)
     monkeypatch.setattr(verification, "check", lambda *_: hashlib.sha256(CONTENT).hexdigest())
-    monkeypatch.setattr(verification, "_run", lambda *_: '{"revision": 70, "totalKey": 3}')
+    monkeypatch.setattr(trial, "run", lambda *_: '{"revision": 70, "totalKey": 3}')
     runs = Runs(tmp_path / "run")
     runs.see_all(seen(Stored().after(remembered(), on_hosts=False)))
     # cp1 leads

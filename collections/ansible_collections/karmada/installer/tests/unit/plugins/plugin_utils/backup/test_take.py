@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, take, verification
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, take, trial, verification
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Purpose
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.plugins.action.test_backup import document
 from ansible_collections.karmada.installer.tests.unit.support import samples
@@ -57,7 +58,7 @@ def test_a_follower_catches_up_before_it_sends_and_a_snapshot_that_is_older_is_n
     for name in ("etcd", "etcdutl"):
         (tmp_path / name).write_text("")
     monkeypatch.setattr(verification, "check", lambda *_: "digest")
-    monkeypatch.setattr(verification, "_run", lambda *_: '{"revision": 40, "totalKey": 3}')
+    monkeypatch.setattr(trial, "run", lambda *_: '{"revision": 40, "totalKey": 3}')
     run = fake_run(samples.document({}), FakeCluster("host"), stored=samples.state(backup_key=record.new_signing_key()))
     wanted = Wanted.of(backups.resolved([document()], run.deployment)[0])
     (tmp_path / "backups").mkdir()
@@ -66,3 +67,29 @@ def test_a_follower_catches_up_before_it_sends_and_a_snapshot_that_is_older_is_n
     assert caught.value.problems[0].reason is Reason.INVALID_BACKUP
     assert [each for each, _ in etcd.asked] == ["revision", "snapshot"]
     assert {url for _, url in etcd.asked} <= {"https://b:2379", "https://c:2379"}
+
+
+class Electing:
+    """Member that has no leader for a while, or never."""
+
+    def __init__(self, code: int, times: int) -> None:
+        self.code, self.left, self.asked = code, times, 0
+
+    def revision(self) -> int:
+        self.asked += 1
+        if self.left:
+            self.left -= 1
+            raise EtcdError(Cause.WRONG, "leader changed", self.code)
+        return 90
+
+
+def test_members_that_elect_a_leader_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(take, "_LOOK_SECONDS", 0.0)
+    assert take._acknowledged(cast("Any", Electing(etcd_requests.UNAVAILABLE, 3))) == 90
+    refuses = Electing(etcd_requests.OUT_OF_RANGE, 1)
+    with pytest.raises(EtcdError):
+        take._acknowledged(cast("Any", refuses))
+    assert refuses.asked == 1
+    monkeypatch.setattr(take, "ELECTION_SECONDS", -1.0)
+    with pytest.raises(EtcdError):
+        take._acknowledged(cast("Any", Electing(etcd_requests.UNAVAILABLE, 3)))

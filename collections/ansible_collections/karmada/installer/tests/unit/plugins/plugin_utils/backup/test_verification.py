@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import verification
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import trial, verification
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Level
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Content, Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Content
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 
 CONTENT = Content("c1", 100, 7, Hash(100, 7, 40), {}, ())
@@ -60,7 +61,7 @@ def test_what_etcdutl_says_is_told(tmp_path: Path, script: str, part: str) -> No
 
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification, "PROGRAM_SECONDS", 0.2)
+    monkeypatch.setattr(trial, "PROGRAM_SECONDS", 0.2)
     with pytest.raises(ProblemsError, match="status does not come to an end"):
         verification.status(tmp_path / "snapshot.db", program(tmp_path, "exec /bin/sleep 60"), "here")
 
