@@ -436,11 +436,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
 
         self.load_cache_plugin()
         wanted = self.get_option("cache")
-        if wanted and cache and len(self._cache.get(key) or ()) == len(sources):
-            return [membership.Registered.of(each) for each in self._cache[key]]
+        places = ["{namespace}/{name}".format_map(each.deployment["metadata"]) for each in sources]
+        if wanted and cache and key in self._cache and set(self._cache[key]) == set(places):
+            return [membership.Registered.of(self._cache[key][place]) for place in places]
         found = membership.live_of_all(sources, at_once=_AT_ONCE)
         if wanted:
-            self._cache[key] = [each.plain() for each in found]
+            self._cache[key] = {place: each.plain() for place, each in zip(places, found, strict=True)}
         return found
 
     def _add_groups(self, everything: str = "") -> None:

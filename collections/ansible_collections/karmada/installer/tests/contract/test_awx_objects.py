@@ -179,8 +179,16 @@ def _only_report(project: Path) -> str:
         ({"a.yml": "controller_roles: []\n"}, "controller_roles, which this playbook does not make"),
         ({"a.yml": "controller_templates: [{playbook: x}]\n"}, "controller_templates: each needs a name"),
         ({"a.yml": "controller_projects: [{name: a}, {name: a}]\n"}, "controller_projects: each needs a name"),
+        (
+            {"a.yml": "controller_projects: [{name: a, scm_brnch: b}]\n"},
+            "controller_projects: scm_brnch is not handed on",
+        ),
+        (
+            {"a.yml": "controller_workflows: [{name: a, simplified_workflow_nodes: [{sucess_nodes: []}]}]\n"},
+            "controller_workflows: sucess_nodes is not handed on",
+        ),
     ],
-    ids=["no-folder", "nothing", "roles", "no-name", "twice"],
+    ids=["no-folder", "nothing", "roles", "no-name", "twice", "field", "field-of-node"],
 )
 def test_files_that_cannot_be_applied_change_nothing(
     files: dict[str, str] | None, told: str, tmp_path: Path, collections: str, awx: AwxApi

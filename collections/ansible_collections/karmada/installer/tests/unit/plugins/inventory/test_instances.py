@@ -331,7 +331,7 @@ def test_a_control_plane_on_hosts_is_reached_by_the_secret_beside_its_object(
     api.types["cluster.karmada.io/v1alpha1"] = [
         {"name": "clusters", "kind": "Cluster", "namespaced": False, "verbs": ["list", "get"]}
     ]
-    api.put(OBJECTS, {**instance("b", "hosts", ON_HOSTS), "status": {"installed": installed}})
+    api.put(OBJECTS, {**instance("b", "hosts", ON_HOSTS, labels={"a": "b"}), "status": {"installed": installed}})
     source = site(tmp_path, api, membership="live")
     if not installed:
         assert hosts(listed(tmp_path, source), "karmada_all_members") == ["m3@b.hosts"]
@@ -351,6 +351,15 @@ def test_a_control_plane_on_hosts_is_reached_by_the_secret_beside_its_object(
     assert "t0ps3cret" not in json.dumps(found)
     chosen = listed(tmp_path, site(tmp_path, api, membership="live", members_query="[?ready]"))
     assert hosts(chosen, "karmada_all_members") == ["other@b.hosts"]
+    cache = {"cache": True, "cache_plugin": "ansible.builtin.jsonfile", "cache_connection": str(tmp_path / "cache")}
+    asked = []
+    for more in ({}, {}, {"label_selector": "a=b"}):
+        before = sum("clusters" in path for _, path in api.requests)
+        listed(tmp_path, site(tmp_path, api, membership="live", **cache, **more))
+        asked.append(sum("clusters" in path for _, path in api.requests) - before)
+    assert asked[1] == 0, "it is in the cache"
+    assert asked[0] == asked[2] > 0, "another selector asks for others"
+    assert "t0ps3cret" not in "".join(path.read_text() for path in (tmp_path / "cache").iterdir())
 
 
 # -- the one that a run works on ---------------------------------------------------------------------------------------
