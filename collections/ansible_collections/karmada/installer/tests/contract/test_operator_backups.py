@@ -35,16 +35,22 @@ _NOTE = """\
       ansible.builtin.shell: >-
         echo {word} {{{{ karmada_deployment.metadata.name }}}} {{{{ {variable} | default('-') }}}} >>{here}/{word}
 """
+
+
+def _note(word: str, variable: str) -> str:
+    return _NOTE.replace("{word}", word).replace("{variable}", variable)
+
+
 PLAYBOOKS = {
-    "install": _NOTE.format(word="installs", variable="none", here="{here}") + _REPORT.replace("{report}", "report"),
-    "backup": _NOTE.format(word="backups", variable="backup_now", here="{here}")
+    "install": _note("installs", "nothing_of_the_kind") + _REPORT.replace("{report}", "report"),
+    "backup": _note("backups", "backup_now")
     + """\
     - name: Pass on how they are
       ansible.builtin.set_stats:
         data:
           karmada_backups_status: "{{{{ lookup('ansible.builtin.file', '{here}/status.json') | from_json }}}}"
 """,
-    "restore": _NOTE.format(word="restores", variable="restore_name", here="{here}")
+    "restore": _note("restores", "restore_name")
     + """\
     - ansible.builtin.import_role: {{name: restore}}
     - name: Pass on what members would get
@@ -54,8 +60,7 @@ PLAYBOOKS = {
             members: [{{member: m1, counts: {{same: 1, older: 2}}, trouble: ""}}, {{member: m2, trouble: "away"}}]
 """
     + _REPORT.replace("{report}", "quarantined"),
-    "release": _NOTE.format(word="releases", variable="restore_name", here="{here}")
-    + _REPORT.replace("{report}", "report"),
+    "release": _note("releases", "restore_name") + _REPORT.replace("{report}", "report"),
 }
 ROLE = """
 - name: Judge the backup, and ask for its confirmation
