@@ -245,10 +245,15 @@ def test_from_a_restore_to_its_release_while_an_edit_waits(
         until(lambda: wanted <= set(reasons(api, "EtcdRestore")))
 
 
-def test_an_install_that_is_refused_in_quarantine_waits_for_its_end(api: StubApi, cluster: Cluster) -> None:
+def test_an_install_that_is_refused_in_quarantine_waits_for_its_end(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "LOOK_AGAIN", 3.0)
     control_plane(api)
     with operating(cluster, kinds=TABLE) as operator:
-        operator.executor.next().end(Outcome.FAILED, reason="Quarantined", message="it is being restored from y")
+        refused = {"severity": "error", "reason": "Quarantined"}
+        told = {"reason": "Quarantined", "message": "it is being restored from y", "problems": (refused,)}
+        operator.executor.next().end(Outcome.FAILED, **told)
         until(lambda: live(api, "x")["status"]["phase"] == "Quarantined")
         until(lambda: condition(live(api, "x")["status"], "Progressing") == "False Quarantined")
         assert condition(live(api, "x")["status"], "Degraded") == ""
