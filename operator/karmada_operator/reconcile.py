@@ -294,6 +294,9 @@ def ended(
     failures = memory.failures + 1 if memory.failed == order else 1
     hopeless = bool(reasons) and reasons <= MENDED_BY_EDITS
     pause = max(period, LONGEST_RETRY) if hopeless else back_off(failures)
+    if Reason.QUARANTINED in reasons:
+        # By then the status says so, and it waits for the end of that.
+        pause = max(pause, LOOK_AGAIN)
     return replace(plain, done=None, failed=order, failures=failures, retry_at=now + pause * (1 - JITTER * chance))
 
 

@@ -103,6 +103,9 @@ def held(told: Told, restore: str) -> Told:
 def restored(told: Told, report: Mapping[str, Any]) -> Told:
     """Status of a control plane when a run of its restore has ended with this report."""
     phase = str(report.get("phase") or told.phase)
+    # It was read of a document that may have been edited since, and is carried out later.
+    carried_out = (told.report or report).get("observedGeneration")
+    report = {**report, **({"observedGeneration": carried_out} if carried_out else {})}
     found = replace(told, report=report, phase=phase, unready=(), unanswered="", members=None)
     idle = Condition("Progressing", False, "Idle", "no run is under way")
     return found if phase == QUARANTINED else found.having(idle)

@@ -245,18 +245,27 @@ def test_from_a_restore_to_its_release_while_an_edit_waits(
         until(lambda: wanted <= set(reasons(api, "EtcdRestore")))
 
 
-def test_an_install_that_is_refused_in_quarantine_waits_for_its_end(api: StubApi, cluster: Cluster) -> None:
+def test_an_install_that_is_refused_in_quarantine_waits_for_its_end(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "LOOK_AGAIN", 2.0)
+    monkeypatch.setattr(reconcile, "LOOK_AT_QUARANTINE", 0.0)
     control_plane(api)
-    with operating(cluster, kinds=TABLE) as operator:
-        operator.executor.next().end(Outcome.FAILED, reason="Quarantined", message="it is being restored from y")
+    with operating(cluster, kinds={**TABLE, "Widget": replace(KIND, report_playbook="report.yml")}) as operator:
+        refused = {"severity": "error", "reason": "Quarantined"}
+        told = {"reason": "Quarantined", "message": "it is being restored from y", "problems": (refused,)}
+        operator.executor.next().end(Outcome.FAILED, **told)
         until(lambda: live(api, "x")["status"]["phase"] == "Quarantined")
         until(lambda: condition(live(api, "x")["status"], "Progressing") == "False Quarantined")
         assert condition(live(api, "x")["status"], "Degraded") == ""
-        # Somebody else restores it, and releases it: a look finds that.
-        with api.changed:
-            found = live(api, "x")
-            api.put(PREFIX, {**found, "status": {**found["status"], "phase": "Completed"}})
-        operator.executor.next().end(report=INSTALLED)
+        # Somebody else restores it, and releases it with a playbook: looks find that.
+        for report in (QUARANTINED, INSTALLED):
+            look = operator.executor.next()
+            assert look.spec.playbook == "report.yml"
+            look.end(report=report)
+        install = operator.executor.next()
+        assert install.spec.playbook == "install.yml"
+        install.end(report=INSTALLED)
 
 
 def test_a_second_restore_waits_for_the_first_and_a_deleted_one_takes_nothing_back(

@@ -187,6 +187,8 @@ def test_in_quarantine_nothing_is_installed_and_its_end_is_looked_for() -> None:
     look = decide(held, after(SEEN), 360.0)
     assert isinstance(look, Start)
     assert (look.order.operation, look.lane) == (Operation.LOOK, Lane.ROUTINE)
+    refused = after(SEEN, Outcome.FAILED, reasons=frozenset({Reason.QUARANTINED}))
+    assert decide(SEEN, refused, 59.0) == Wait("the last run failed", 60.0), "its status may not be seen yet"
     # It is removed all the same, and goes on when the restore is over.
     assert isinstance(decide(replace(held, deleting=True), after(SEEN), 1.0), Start)
     assert isinstance(decide(replace(held, quarantined=False), after(SEEN), 1.0), Start)

@@ -66,7 +66,9 @@ def test_what_holds_a_control_plane_is_its_phase_until_a_report_says_otherwise()
     for phase in ("Quarantined", "Completed"):
         seen = Ending(Outcome.SUCCEEDED, report={**REPORT, "phase": phase})
         assert after(told, look, seen, RUN).phase == phase
-    back = status.restored(status.held(told, "back"), REPORT)
+    later = {**REPORT, "observedGeneration": 4}
+    back = status.restored(replace(status.held(told, "back"), report=REPORT), later)
+    assert back.report == REPORT, "an edit in quarantine is not carried out by its end"
     assert (back.phase, back.conditions["Progressing"].reason) == ("Completed", "Idle")
 
 

@@ -58,7 +58,7 @@ class Asked:
     let_go: Sequence[str] = ()
 
     def completed(self, run: Run, wanted: WantedRestore) -> Asked:
-        """The same with what the document says where the command line says nothing. Raises ProblemsError."""
+        """Wishes with what the document says where the command line says nothing. Raises ProblemsError."""
         keys = self.keys
         if not keys and wanted.secret:
             where = f"{wanted.place}: spec.identitySecretRef"
