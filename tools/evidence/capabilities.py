@@ -47,8 +47,8 @@ CAPABILITIES = (
                  "old ones go, none is lost by a run that is killed or fails", "pods_backup", "contract"),
             _can("Restores into quarantine: nothing reaches a member, agents are refused, what members would get is "
                  "told; released, or taken back; a run that is killed is gone on with", "pods_restore", "contract"),
-            _can("A restore is released for some clusters, or namespaces on them; the API server holds the rest, which is "
-                 "not written to; old data goes by name only", "pods_restore", "contract", "unit"),
+            _can("A restore is released for some clusters, or namespaces on them; the API server holds the rest, which "
+                 "is not written to; old data goes by name only", "pods_restore", "contract", "unit"),
             _can("An etcd that exists already, shared by several control planes", "pods_external_etcd"),
             _can("IPv6 alone, and both families", "pods_ip_families"),
             _can("Images from a private registry, by pull secrets", "pods_private_registry"),

@@ -43,8 +43,8 @@ options:
         V(noted) looks whether the step O(step), whose rest tasks of the role have done, has come to its end, and puts
         that on record.
       - >-
-        V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good. It requires
-        the name of the control plane in O(confirm), and is refused while a restore is under way.
+        V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good. It
+        requires the name of the control plane in O(confirm), and is refused while a restore is under way.
     type: str
     choices: [begun, next, delivered, forgotten, noted, cleaned]
     default: next
@@ -132,8 +132,8 @@ options:
     default: []
   keep:
     description: >-
-      Works of what is held, as C(CLUSTER/NAME), that were being deleted when the backup was taken, and whose objects stay
-      on the cluster.
+      Works of what is held, as C(CLUSTER/NAME), that were being deleted when the backup was taken, and whose objects
+      stay on the cluster.
     type: list
     elements: str
     default: []

@@ -193,7 +193,8 @@ class RestoreState:
     ``held`` are the components that must not run, ``closed`` whether API servers refuse certificates of agents.
     ``former`` is what etcd was before, ``replaced`` IDs of clusters that the new one must not have, ``counts`` the
     numbers of keys by kind that it must have. ``aside`` are folders of data that no member uses any more.
-    ``parts`` are what was asked to be released first: cluster → namespaces on it, none for all of it (``restore.held``).
+    ``parts`` are what was asked to be released first: cluster → namespaces on it, none for all of it
+    (``restore.held``).
     """
 
     name: str

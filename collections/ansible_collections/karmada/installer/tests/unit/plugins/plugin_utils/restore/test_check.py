@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series as backup_series
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, verify
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series as backup_series
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import (
     KEYS,
     SNAPSHOT,
