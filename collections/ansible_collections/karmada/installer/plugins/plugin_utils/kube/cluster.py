@@ -181,10 +181,7 @@ class Cluster(ApiResources):
         return len(page.get("items") or []) + int((page.get("metadata") or {}).get("remainingItemCount") or 0)
 
     def count_read(self, api_version: str, kind: str) -> int:
-        """Number of objects of a kind in all namespaces, each of which the server has read and decrypted.
-
-        It sends their metadata, a page at a time, and none is kept. Raises ApiError, also if it cannot read one.
-        """
+        """Number of objects of a kind in all namespaces, each of which the server has read. Raises ApiError if not."""
         path = self._path(api_version, kind, None) if self.resource(api_version, kind) else None
         if path is None:
             return 0

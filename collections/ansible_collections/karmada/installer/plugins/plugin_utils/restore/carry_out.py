@@ -483,10 +483,9 @@ class Restoring:
             self.run.say(f"{done.backup} is the first backup since the restore")
 
     def _tell_no_backup(self, why: str) -> None:
-        run = self.run
         remedy = f"back it up: karmada.installer.backup -e backup_now={self._restore.series}"
         what = f"there is no backup of it since it was restored: {why}"
-        run.tell(replace(Problem.warning(what, Reason.CHECK_SKIPPED, run.place.where), remedy=remedy))
+        self.run.tell(replace(Problem.warning(what, Reason.CHECK_SKIPPED, self.run.place.where), remedy=remedy))
 
     def _turn_back(self) -> None:
         self._save(undoing=True)
