@@ -18,16 +18,15 @@ from .new_data import COPIES, members
 def problems(run: Run, record: Record, there: int) -> Iterator[Problem]:
     """Reasons. What is there already, ``there``, needs no room on a disk that tells how much is free."""
     del there
-    yield from _hosts(run)
+    yield from in_trouble(run)
     yield from _members(run)
     yield from _room(run, record)
 
 
-def _hosts(run: Run) -> Iterator[Problem]:
+def in_trouble(run: Run) -> list[Problem]:
     """Hosts that cannot be looked at: something that nobody has stopped may run there."""
-    for name, host in run.hosts.items():
-        if not host.is_of_members and (problem := run.place.trouble_of(name)):
-            yield problem
+    found = (run.place.trouble_of(name) for name, host in run.hosts.items() if not host.is_of_members)
+    return [problem for problem in found if problem]
 
 
 def _members(run: Run) -> Iterator[Problem]:

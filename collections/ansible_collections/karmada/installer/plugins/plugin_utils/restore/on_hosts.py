@@ -32,7 +32,7 @@ from ..problems import Problem, ProblemsError, Reason
 from ..render import units
 from ..render.etcd_restore import NewData
 from ..run.run import Run
-from . import closed, new_data
+from . import check_on_hosts, closed, new_data
 from .check import Chosen
 from .check_on_hosts import statuses
 from .means import GOES_ON, STAGES, Means
@@ -81,7 +81,10 @@ class OnHosts(Means):
             yield
 
     def running(self, components: frozenset[str]) -> frozenset[str]:
-        """Rows of the table that ran on a host when it was looked at."""
+        """Rows of the table that ran on a host when it was looked at. Raises ProblemsError if one could not be."""
+        if troubles := check_on_hosts.in_trouble(self.run):
+            # Something that nobody has stopped may run there, or another run has it.
+            raise ProblemsError(troubles, "what was done before stays")
         rows = {row for name in hosts(self.run) for row in self._seen(name).get("running", ())}
         return frozenset(rows & components)
 

@@ -20,6 +20,7 @@ COLLECTION = ansible_commands.CHECKOUT / "collections/ansible_collections/karmad
 STEPS = (
     *("backup", "etcd_member", "etcd_snapshot", "host_components", "host_observe", "host_programs", "journal"),
     *("programs", "restore", "restore_on_host"),
+    *("admin_kubeconfig", "control_plane", "workloads"),
 )
 PLAY = """\
 - hosts: all
@@ -52,7 +53,7 @@ SNAPSHOT = {"file": "/cache/run-1/snapshot.db", "size": 9, "digest": "d"}
 
 
 def played(
-    folder: Path, *steps: dict[str, Any], code: int = 0, entry: str = "main", **answers: Any
+    folder: Path, *steps: dict[str, Any], code: int = 0, entry: str = "main", in_pods: bool = False, **answers: Any
 ) -> list[tuple[str, str, dict[str, Any]]]:
     """Steps in their order, each with its host and what it was given."""
     collection = folder / "ansible_collections/karmada/installer"
@@ -70,11 +71,15 @@ def played(
     }
     (folder / "answers").write_text(json.dumps(told))
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
-    hosts = {"karmada_control": {}} | {name: {"karmada_host": {"name": name}} for name in HOSTS}
+    hosts: dict[str, Any] = (
+        {"karmada_control": {}}
+        if in_pods
+        else {"karmada_control": {}} | {name: {"karmada_host": {"name": name}} for name in HOSTS}
+    )
     inventory = {
         "all": {"hosts": hosts, "vars": here},
-        "karmada_on_hosts": {"hosts": {key: {} for key in hosts}},
-        "karmada_hosts": {"hosts": {key: {} for key in HOSTS}},
+        **({} if in_pods else {"karmada_on_hosts": {"hosts": {key: {} for key in hosts}}}),
+        "karmada_hosts": {"hosts": {} if in_pods else {key: {} for key in HOSTS}},
     }
     (folder / "hosts.json").write_text(json.dumps(inventory))
     done = ansible_commands.run(
@@ -176,3 +181,14 @@ def test_members_of_etcd_start_together_and_are_put_on_record(tmp_path: Path, en
     rest = ["host_components", "etcd_member", "journal noted", "journal written", "host_components", "restore noted"]
     assert order_of(steps) == [*DECIDE, "journal written", *rest, *AT_END]
     assert {given["goal"] for name, _host, given in steps if name == "restore next"} == {goal}
+
+
+def test_in_pods_no_host_is_asked_and_the_stages_are_taken(tmp_path: Path) -> None:
+    steps = played(tmp_path, step("Close"), step("StartServers", "stages"), in_pods=True)
+    assert {host for _name, host, _given in steps} == {"karmada_control"}
+    names = order_of(steps)
+    assert names[:2] == ["restore begun", "restore next"]
+    assert names[2] == "workloads", "the API server"
+    assert names[-2:] == ["restore noted", "restore next"]
+    assert not {"journal written", "host_components", "restore_on_host seen"} & set(names)
+    assert [given["step"] for name, _host, given in steps if name == "restore noted"] == ["StartServers"]

@@ -541,6 +541,16 @@ def test_there_is_no_quarantine_with_an_api_server_that_accepts_agents(world: Wo
             again.action().look_again()
 
 
+@pytest.mark.parametrize("goal", [Goal.QUARANTINE, Goal.RELEASE, Goal.UNDO])
+def test_no_step_is_taken_while_a_host_cannot_be_looked_at(world: World, goal: Goal) -> None:
+    take_steps(world, Goal.QUARANTINE)
+    role = Role(world, goal)
+    role.look()
+    role.runs.see(etcd2={"refusal": "No route to host", "restore": {}})
+    with pytest.raises(ProblemsError, match="host etcd2"):
+        role.action().next()
+
+
 def test_without_its_name_nothing_begins(world: World) -> None:
     with pytest.raises(ProblemsError, match="loses everything since"):
         take_steps(world, Goal.QUARANTINE, confirm="")
