@@ -237,6 +237,9 @@ def composed(
     A condition keeps its lastTransitionTime as long as its status does.
     """
     base = dict(told.report) if told.report is not None else dict(former)
+    if "lastRun" in former:
+        # Who leads since then does not remember it, and a look has no word of it.
+        base.setdefault("lastRun", former["lastRun"])
     conditions = {each["type"]: dict(each) for each in base.get("conditions") or ()}
     for each in told.conditions.values():
         conditions[each.kind] = _plain(each, told.generation)

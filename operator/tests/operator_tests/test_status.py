@@ -169,6 +169,14 @@ def test_what_an_earlier_operator_wrote_stays_until_there_is_news() -> None:
     assert conditions(found)["Paused"]["status"] == "True"
 
 
+def test_the_last_run_stays_when_an_operator_that_does_not_remember_it_tells_a_report() -> None:
+    former = {"phase": "Completed", "lastRun": {"id": "prod-1", "outcome": "succeeded"}}
+    looked = status.composed(former, Told(report={"phase": "Quarantined"}), NOW)
+    assert (looked["phase"], looked["lastRun"]) == ("Quarantined", former["lastRun"])
+    newer = status.composed(former, Told(report={}, last_run={"id": "prod-2"}), NOW)
+    assert newer["lastRun"] == {"id": "prod-2"}
+
+
 def test_a_failed_run_does_not_make_what_works_unready() -> None:
     told = after(Told(report=REPORT), ORDER, Ending(Outcome.FAILED, "no image", "Check"), RUN)
     found = composed({}, told, NOW)
