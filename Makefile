@@ -215,6 +215,7 @@ test-full: export TEST_ALL_RELEASES := true
 test-full: export ETCD_HISTORIES ?= 10000
 test-full: export ETCD_MOMENTS ?= 1
 test-full: export LEADER_MOMENTS ?= 0
+test-full: export RESTORE_MOMENTS ?= 1
 test-full: export UNINSTALL_VARIANTS ?= all
 test-full: needs-go lab programs ## the same with every scenario; goes on where it was stopped
 	+@$(call run_in_lanes,$(SCENARIOS_FULL))
