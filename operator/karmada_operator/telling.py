@@ -180,6 +180,8 @@ class OfRestores(_OfBelongings):
             told = replace(told, generation=order.generation)
         else:
             phase = restores.RELEASING if order.operation is Operation.RELEASE else restores.UNDOING
+            # Its decision is carried out; who waits for a condition waits for one of this generation.
+            told = replace(told, generation=seen.generation)
         reason = {restores.PENDING: "Judging", restores.QUARANTINED: "Comparing"}.get(phase, phase)
         return replace(self._running(told, reason, why), phase=phase).having(_ready(phase))
 

@@ -157,6 +157,17 @@ def test_a_run_goes_on_to_its_end_when_its_object_is_deleted() -> None:
     assert isinstance(decide(seen_of({"metadata": meta}), Memory(), 0.0, BESIDE), Wait)
 
 
+@pytest.mark.parametrize("operation", [Operation.RELEASE, Operation.UNDO])
+def test_who_waits_for_what_was_decided_waits_for_a_status_of_that_generation(operation: Operation) -> None:
+    """kubectl wait passes over conditions of an older one."""
+    decided, order = seen(3, phase="Quarantined", quarantined=2), Order(operation, "u1", 0)
+    begun = OfRestores().begun(Told(phase="Quarantined", generation=2), decided, order, Lane.RESTORES, "it was decided")
+    told = OfRestores().after(begun, decided, order, Ending(Outcome.SUCCEEDED, report={}), RUN)
+    status = composed({}, told, NOW, frozenset({"conditions", "observedGeneration", "phase"}))
+    assert status["observedGeneration"] == 3
+    assert {each["observedGeneration"] for each in status["conditions"]} == {3}
+
+
 @dataclass
 class _World:
     """The object, what its status says, and what the collection has on record of the control plane."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import awx_job
+from ..components.spec import Spec
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..problems import Problem, ProblemsError, Reason
@@ -85,7 +86,7 @@ def _instance(file: Path, options: Mapping[str, str], found: Mapping[str, Any]) 
             file, options, deployment, beside, installed=inventory_source.is_installed(found)
         ),
         phase=str(status.get("phase") or ""),
-        version=str(status.get("karmadaVersion") or deployment["spec"].get("version") or ""),
+        version=str(status.get("karmadaVersion") or Spec(deployment["spec"]).version or ""),
         labels=dict(deployment["metadata"].get("labels") or {}),
     )
 

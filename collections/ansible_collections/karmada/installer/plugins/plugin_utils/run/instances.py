@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..components.spec import Spec
 from ..document import crd
 from ..problems import Problem, Reason
 from ..redaction import printable
@@ -49,10 +50,10 @@ def table(variables: Mapping[str, Any]) -> list[str]:
         rows.append((name, "cannot be read", "; ".join(str(Problem.of(each)) for each in problems)))
     for name, host in sorted(_named(variables, INSTANCES).items()):
         known = inventory_variables.of_host(variables, host)
-        spec = known["karmada_deployment"]["spec"]
+        spec = Spec(known["karmada_deployment"]["spec"])
         version, phase = known.get("karmada_version") or "newest", known.get("karmada_phase") or "no phase yet"
-        count = len(spec.get("members") or ())
-        about = f"{version}, {spec['mode']}, {count} member{'' if count == 1 else 's'}"
+        count = len(spec.members)
+        about = f"{version}, {spec.mode}, {count} member{'' if count == 1 else 's'}"
         rows.append((name, str(phase), about))
     rows = [(printable(name), printable(state), printable(about)) for name, state, about in rows]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]

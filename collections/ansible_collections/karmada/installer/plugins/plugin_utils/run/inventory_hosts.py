@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..api_object import is_true
-from ..components.spec import Spec
+from ..components.spec import MemberEntry, Spec
 from ..document.inventory_source import Source
 from ..problems import ProblemsError
 from . import inventory_names as names
@@ -161,7 +161,7 @@ def _members(
     """
     taken = {*names.RESERVED, *(host.name for host in Spec(source.deployment["spec"]).hosts)}
     for member in members:
-        mode = names.MODE_GROUPS.get(member.entry.get("mode", ""))
+        mode = names.MODE_GROUPS.get(MemberEntry(member.entry).plain.get("mode", ""))
         variables: dict[str, Any] = {"karmada_member_name": member.name, "karmada_member": member.entry}
         if live:
             variables["karmada_member_ready"] = is_true(member.cluster, "Ready")

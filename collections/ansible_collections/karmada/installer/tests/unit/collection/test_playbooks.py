@@ -139,7 +139,8 @@ def given(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("playbook", "said", "told"),
     [
-        ("backup", "backup_now=nightly", {"now": "nightly"}),
+        ("backup", "backup_now=nightly", {"now": "nightly", "only": ""}),
+        ("backup", "backup_only=nightly", {"now": "", "only": "nightly"}),
         ("backup_list", "backup_now=nightly", {"state": "listed"}),
         ("backup_drill", "backup_name=b1", {"state": "drilled", "name": "b1", "identity": ""}),
         ("backup_verify", "backup_name=b1", {"state": "verified", "name": "b1", "identity": ""}),

@@ -52,6 +52,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import (
     HOSTS,
     Runs,
@@ -99,6 +100,8 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.machines = {host["name"]: Machine() for host in HOSTS}
+        #: its API server, in which there is nothing; what a release holds there has tests of its own
+        self.inside = FakeCluster("control plane")
         self.stored = Stored().after(remembered(etcd=FORMER), on_hosts=False)
         self.told: set[str] = set()
         self.until: int | None = None
@@ -248,6 +251,7 @@ def a_run(world: World, runs: Runs, goal: Goal) -> Run:
         place=partial(OnHosts, handover=runs.handover),
     )
     run.now = samples.NOW
+    run.control_plane = world.inside  # type: ignore[assignment]
     return run
 
 

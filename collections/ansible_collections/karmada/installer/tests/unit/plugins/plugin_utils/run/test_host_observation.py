@@ -72,6 +72,7 @@ EVERY: dict[str, Any] = {
     "done": "Send the programs",
     "stopped": "Start etcd",
     "renewed": 3.5,
+    "restore": {"running": ["etcd"], "there": False, "hash": {"revision": 7, "value": 5, "compacted": 1}},
 }
 NAMES = [each.name for each in fields(HostObservation)]
 
