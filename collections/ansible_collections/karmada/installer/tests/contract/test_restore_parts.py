@@ -266,7 +266,7 @@ def test_what_was_being_deleted_is_decided_by_name_first(run: Run, control_plane
         release(run, clusters, free, kept=[f"{kept}/stays"])
     assert f'restore_let_go": ["{kept}/goes"]' in str(refused.value)
     assert f"{kept}/stays" not in str(refused.value)
-    assert "nothing was released" in str(refused.value)
+    assert "nothing more was released" in str(refused.value)
     assert (control_plane.get("v1", "Namespace", space) or {})["metadata"]["resourceVersion"] == version
 
     release(run, clusters, free, kept=[f"{kept}/stays"], let_go=[f"{kept}/goes"])
