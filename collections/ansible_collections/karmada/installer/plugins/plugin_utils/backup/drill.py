@@ -63,6 +63,7 @@ def drill(run: Run, target: Target, found: Record, keys: Sequence[Any]) -> Drill
     ``keys`` are private keys of recipients, at least one.
     """
     where = verify.place(target, found)
+    # Those that lack are downloaded here: what is timed is the way that a restore has to go.
     take.programs(run)
     program = take.program_paths(run, KARMADA_APISERVER)[KARMADA_APISERVER.name]
     seconds: dict[str, float] = {}
