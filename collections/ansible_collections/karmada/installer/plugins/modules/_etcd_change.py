@@ -91,11 +91,9 @@ holder:
   type: str
 """
 
-import contextlib
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import etcd_member, host_lock
-from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_member, host_module
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 
 
 def main() -> None:
@@ -112,17 +110,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
+    with host_module.refusals_told(module):
         found = _perform(System(), module.params, module.check_mode)
-    except host_lock.LockedError as error:
-        module.fail_json(msg=str(error), holder=error.holder)
-    except HostError as error:
-        module.fail_json(msg=str(error))
     module.exit_json(**found)
 
 
 def _perform(system: System, wanted: dict, check: bool) -> dict:
-    with contextlib.nullcontext() if check else host_lock.working(system, wanted["name"], wanted["holder"]):
+    with host_module.working(system, wanted, check):
         post = etcd_member.poster(system, wanted["url"], wanted["folder"])
         if check:
             return {"changed": True}

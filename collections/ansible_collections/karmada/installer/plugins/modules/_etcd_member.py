@@ -66,7 +66,7 @@ answer:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import etcd_member
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_member, host_module
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
 
@@ -82,10 +82,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
+    with host_module.refusals_told(module):
         answer = _answer(System(), module.params)
-    except HostError as error:
-        module.fail_json(msg=str(error))
     module.exit_json(changed=False, answer=answer)
 
 

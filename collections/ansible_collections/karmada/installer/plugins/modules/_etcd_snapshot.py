@@ -82,8 +82,8 @@ holder:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_snapshot
-from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils import host_module, host_snapshot
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 
 
 def main() -> None:
@@ -99,12 +99,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
+    with host_module.refusals_told(module):
         result = _perform(System(), module.params, module.check_mode)
-    except host_lock.LockedError as error:
-        module.fail_json(msg=str(error), holder=error.holder)
-    except HostError as error:
-        module.fail_json(msg=str(error))
     # A copy for a backup is no change of the host.
     module.exit_json(changed=False, **result)
 
@@ -113,7 +109,7 @@ def _perform(system: System, wanted: dict, check: bool) -> dict:
     name = wanted["name"]
     if check:
         return {}
-    with host_lock.working(system, name, wanted["holder"]):
+    with host_module.working(system, wanted, check):
         if wanted["state"] == "taken":
             return host_snapshot.take(system, name, wanted["url"], wanted["folder"], wanted["reader"])
         host_snapshot.remove(system, name)

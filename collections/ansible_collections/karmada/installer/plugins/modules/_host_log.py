@@ -63,8 +63,8 @@ lines:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import host_log
-from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils import host_log, host_module
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 
 
 def main() -> None:
@@ -79,10 +79,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     wanted = module.params
-    try:
+    with host_module.refusals_told(module):
         lines = host_log.newest_lines(System(), wanted["unit"], wanted["texts"], wanted["seconds"], wanted["ignored"])
-    except HostError as error:
-        module.fail_json(msg=str(error))
     module.exit_json(changed=False, lines=lines)
 
 

@@ -91,11 +91,9 @@ installed:
   sample: [/usr/local/lib/karmada/v3.6.16/etcd]
 """
 
-import contextlib
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_program_files
-from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils import host_module, host_program_files
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 
 
 def main() -> None:
@@ -115,17 +113,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
+    with host_module.refusals_told(module):
         result = _perform(System(), module.params, module.check_mode)
-    except host_lock.LockedError as error:
-        module.fail_json(msg=str(error), holder=error.holder)
-    except HostError as error:
-        module.fail_json(msg=str(error))
     module.exit_json(**result)
 
 
 def _perform(system: System, wanted: dict, check: bool) -> dict:
-    with contextlib.nullcontext() if check else host_lock.working(system, wanted["name"], wanted["holder"]):
+    with host_module.working(system, wanted, check):
         if wanted["state"] == "absent":
             gone = host_program_files.remove_unused(system, "/usr/local/lib/karmada", check)
             return {"changed": bool(gone), "removed": gone}

@@ -155,11 +155,11 @@ holder:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import (
     etcd_member,
-    host_lock,
+    host_module,
     host_restore,
     host_snapshot,
 )
-from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 
 
 def main() -> None:
@@ -193,12 +193,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
+    with host_module.refusals_told(module):
         result = _perform(System(), module.params, module.check_mode)
-    except host_lock.LockedError as error:
-        module.fail_json(msg=str(error), holder=error.holder)
-    except HostError as error:
-        module.fail_json(msg=str(error))
     module.exit_json(changed=wanted_change(module.params["state"], module.check_mode), **result)
 
 
@@ -210,7 +206,7 @@ def wanted_change(state: str, check: bool) -> bool:
 def _perform(system: System, wanted: dict, check: bool) -> dict:
     if check:
         return _looked(system, wanted) if wanted["state"] == "seen" else {}
-    with host_lock.working(system, wanted["name"], wanted["holder"]):
+    with host_module.working(system, wanted, check):
         return _done(system, wanted)
 
 

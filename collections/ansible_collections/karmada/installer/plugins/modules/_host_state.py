@@ -121,11 +121,12 @@ import json
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import (
     host_lock,
+    host_module,
     host_program_files,
     host_snapshot,
     host_state,
 )
-from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 
 
 def main() -> None:
@@ -150,12 +151,8 @@ def main() -> None:
         required_if=[("state", "written", ["content"])],
         supports_check_mode=True,
     )
-    try:
+    with host_module.refusals_told(module):
         result = _perform(System(), module.params, module.check_mode)
-    except host_lock.LockedError as error:
-        module.fail_json(msg=str(error), holder=error.holder)
-    except HostError as error:
-        module.fail_json(msg=str(error))
     module.exit_json(**result)
 
 

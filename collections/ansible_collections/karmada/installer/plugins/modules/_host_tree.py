@@ -128,13 +128,13 @@ units:
   type: dict
 """
 
-import contextlib
 import json
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import (
     held_units,
     host_lock,
+    host_module,
     host_system,
     host_tree,
 )
@@ -155,19 +155,15 @@ def main() -> None:
         supports_check_mode=True,
     )
     changes: list = []
-    try:
+    with host_module.refusals_told(module, lambda: _told(changes)):
         found = _perform(host_system.System(), module.params, module.check_mode, changes)
-    except host_lock.LockedError as error:
-        module.fail_json(msg=str(error), holder=error.holder, **_told(changes))
-    except host_system.HostError as error:
-        module.fail_json(msg=str(error), **_told(changes))
     module.exit_json(**_told(changes), **found)
 
 
 def _perform(system: host_system.System, wanted: dict, check: bool, changes: list) -> dict:
     """Add each change to ``changes`` as it is made; returns the other parts of the result."""
     tree, state, name, holder = json.loads(wanted["tree"]), wanted["state"], wanted["name"], wanted["holder"]
-    with contextlib.nullcontext() if check else host_lock.working(system, name, holder):
+    with host_module.working(system, wanted, check):
         if state in ("present", "absent"):
             changes += held_units.release(system, tree, check)
         if state == "absent":
