@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts, seen_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.look import revision_to_hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
@@ -31,7 +30,7 @@ class ActionModule(HostAction):
         run = self.karmada
         if self.seen.refusal or (arguments["changing"] and not self._is_due(arguments["replace"])):
             return {"changed": False, "asked": False}
-        if self.host_name not in seen_on_hosts.hosts_of_members(run) and not self._is_wanted():
+        if not seen_on_hosts.is_asked(run, self.host_name):
             return {"changed": False, "asked": False}
         question = on_hosts.question(self.karmada, self.host_name)
         if arguments["state"] == "hashed":
@@ -51,7 +50,3 @@ class ActionModule(HostAction):
             return seen_on_hosts.is_due(self.karmada, replace)
         except (ApiError, ProblemsError):
             return False
-
-    def _is_wanted(self) -> bool:
-        """Return whether this host is to have a member, which may be none yet."""
-        return not self.leaves and bool(self.view.components([ETCD.name]))

@@ -23,7 +23,7 @@ class ActionModule(KarmadaAction):
         "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
         "state": {
             "type": "str",
-            "choices": ["begun", "next", "delivered", "forgotten", "noted", "cleaned"],
+            "choices": ["begun", "next", "delivered", "forgotten", "cleaned"],
             "default": "next",
         },
         "step": {"type": "str", "choices": ["", *(each.value for each in OnHosts.tasks)], "default": ""},
@@ -55,29 +55,29 @@ class ActionModule(KarmadaAction):
             return {"changed": begins, "changes": [f"began Restore {run.name}"] if begins else [], "step": ""}
         if arguments["state"] in ("delivered", "forgotten"):
             return _delivered(restoring) if arguments["state"] == "delivered" else _forgotten(arguments["snapshot"])
-        if arguments["state"] == "noted":
-            done = Done(arguments["backup"], arguments["troubles"], arguments["last"])
-            ended = run.check or restoring.end(Step(arguments["step"]), done)
-            return {"changed": False, "step": arguments["step"], "again": not ended}
-        return _next(run, restoring)
+        if run.check:
+            return _predicted(run, restoring)
+        taken = Step(arguments["step"]) if arguments["step"] else None
+        return _turned(restoring, taken, Done(arguments["backup"], arguments["troubles"], arguments["last"]))
 
 
-def _next(run: Run, restoring: Restoring) -> dict[str, Any]:
-    """Take the next step, as far as it is taken from here."""
-    if run.check and not (run.stored_state and run.stored_state.restore):
-        return {"changed": False, "step": "", "tasks": ""}
-    step = restoring.next()
-    if step is None and not run.check:
+def _predicted(run: Run, restoring: Restoring) -> dict[str, Any]:
+    """Name the next step. What comes after it depends on what comes of it."""
+    step = restoring.next() if run.stored_state and run.stored_state.restore else None
+    changes = [f"changed Restore {step}"] if step else []
+    return {"changed": bool(step), "changes": changes, "step": "", "tasks": "", "goes_on": False}
+
+
+def _turned(restoring: Restoring, taken: Step | None, done: Done) -> dict[str, Any]:
+    """End the step whose rest tasks of the role have done, and take what comes next, up to a step with tasks."""
+    turn = restoring.turn(taken, done)
+    told: dict[str, Any] = {"step": "", "tasks": turn.tasks, "again": turn.again, "goes_on": turn.goes_on}
+    if turn.step:
+        told |= {"step": turn.step.value, "components": on_a_host(concerned(turn.step)), "series": restoring.series}
+    elif not taken:
         restoring.look_again()
-    if step is None or run.check:
-        # What comes after it depends on what comes of it.
-        changes = [f"changed Restore {step}"] if step else []
-        drift = {"drift": restoring.report.plain} if restoring.report else {}
-        return {"changed": bool(step), "changes": changes, "step": "", "tasks": "", **drift}
-    tasks = restoring.take(step)
-    told = {"components": on_a_host(concerned(step)), "series": restoring.series}
-    result = changed_result(restoring.changes, step=step.value, tasks=tasks, **told)
-    result["changed"] = True
+    result = changed_result(restoring.changes, **told)
+    result["changed"] = bool(turn.step) and not turn.again
     if restoring.report:
         result["drift"] = restoring.report.plain
     return result

@@ -10,6 +10,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import host_snap
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.tools import ETCDUTL
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts as etcd_on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import seen_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_restore, units
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import on_hosts
@@ -45,13 +46,16 @@ class ActionModule(HostAction):
         rows = {units.unit_name(instance, each): each.row for each in self.view.components(EVERYTHING)}
         restore = run.state.restore
         new = on_hosts.folder(run, self.host_name) if restore and self.host_name in restore.members else ""
-        found = self.on_host(
-            "_host_restore", state=SEEN, units=list(rows), folder=new, **on_hosts.question(run, self.host_name)
-        )
+        asked = {**on_hosts.question(run, self.host_name)}
+        if seen_on_hosts.is_asked(run, self.host_name):
+            asked["member"] = etcd_on_hosts.question(run, self.host_name)
+        found = self.on_host("_host_restore", state=SEEN, units=list(rows), folder=new, **asked)
         if found.get("failed"):
             return found
-        told = {key: found[key] for key in ("there", "status") if key in found}
-        self.note(restore={**told, "running": sorted({rows[each] for each in found["running"] if each in rows})})
+        running = sorted({rows[each] for each in found["running"] if each in rows})
+        told = {"running": running, "there": found["there"], "status": found.get("status", 0)}
+        # What an earlier step has noted of this host stays: what was made, and what was counted.
+        self.note(restore={**self.seen.restore, **told}, etcd=found.get("member", {}))
         return {"changed": False}
 
     def _counted(self) -> dict[str, Any]:

@@ -119,6 +119,17 @@ def _posted(context: ssl.SSLContext, url: str, path: str, body: Mapping[str, Any
     raise MemberError(f"it answers: {message}", code if isinstance(code, int) else 0)
 
 
+def answered(system: System, url: str, folder: str, data: str) -> dict[str, Any]:
+    """Answer of the member at ``url``, whether there is data in its folder, and if it cannot be asked, why."""
+    there = has_data(system, data)
+    try:
+        found = look(poster(system, url, folder))
+    except HostError as error:
+        # Before the first start it has no certificate, and after a lost disk none either.
+        found = {"message": str(error)}
+    return {**found, "data": there}
+
+
 def look(post: etcd_requests.Post) -> dict[str, Any]:
     """Status of the member and the members that it lists, in the plain form that a host's answer may have.
 

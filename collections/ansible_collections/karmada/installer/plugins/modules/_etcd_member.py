@@ -67,7 +67,7 @@ answer:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_member, host_module
-from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 
 
 def main() -> None:
@@ -90,13 +90,7 @@ def main() -> None:
 def _answer(system: System, wanted: dict) -> dict:
     if wanted["state"] == "hashed":
         return etcd_member.hash_at(etcd_member.poster(system, wanted["url"], wanted["folder"]), wanted["revision"])
-    there = etcd_member.has_data(system, wanted["data"])
-    try:
-        found = etcd_member.look(etcd_member.poster(system, wanted["url"], wanted["folder"]))
-    except HostError as error:
-        # Before the first start it has no certificate, and after a lost disk none either.
-        found = {"message": str(error)}
-    return {**found, "data": there}
+    return etcd_member.answered(system, wanted["url"], wanted["folder"], wanted["data"])
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ options:
   state:
     description:
       - >-
-        V(seen) tells which of O(units) run, whether O(folder) is there, and how the API server at O(url) answers who
-        shows O(certificate).
+        V(seen) tells which of O(units) run, whether O(folder) is there, how the API server at O(url) answers who shows
+        O(certificate), and how the member at O(member) is.
       - V(expected) makes an empty file for the snapshot, which O(reader) alone can write, if there is room.
       - V(made) has O(user) make the data in O(folder) out of the snapshot, and deletes that.
       - V(absent) deletes the snapshot.
@@ -91,6 +91,11 @@ options:
     description: The folder with ca.crt, tls.crt and tls.key of the member.
     type: str
     default: ""
+  member:
+    description: >-
+      The member of etcd that is asked beside all else: C(url), the C(folder) of its certificate, and that of its
+      C(data).
+    type: dict
   revision:
     description: A revision of etcd.
     type: int
@@ -138,6 +143,10 @@ status:
   description: The HTTP status that the API server answered; 0 if it did not answer.
   returned: with V(seen) and O(url)
   type: int
+member:
+  description: How the member is, as M(karmada.installer._etcd_member) tells it.
+  returned: with V(seen) and O(member)
+  type: dict
 hash:
   description: The hash over the keys.
   returned: with V(counted), if the member can tell
@@ -188,6 +197,7 @@ def main() -> None:
             "certificate": text,
             "key": {**text, "no_log": True},
             "certificates": text,
+            "member": {"type": "dict"},
             "revision": {"type": "int", "default": 0},
             "prefixes": {"type": "dict", "default": {}},
         },
@@ -231,6 +241,8 @@ def _looked(system: System, wanted: dict) -> dict:
     if wanted["url"]:
         asked = (wanted["url"], wanted["authority"], wanted["certificate"], wanted["key"])
         found["status"] = host_restore.ask(*asked)
+    if member := wanted["member"]:
+        found["member"] = etcd_member.answered(system, member["url"], member["folder"], member["data"])
     return found
 
 

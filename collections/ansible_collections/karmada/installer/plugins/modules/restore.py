@@ -35,18 +35,18 @@ options:
         V(begun) judges the backup, tells what is lost, requires its name in O(confirm), and opens the record. Where a
         restore is under way it does nothing, and refuses another backup than that; nor is one begun again that was
         released.
-      - V(next) takes the next step, or none if the goal is reached.
+      - >-
+        V(next) looks whether the step O(step), whose rest tasks of the role have done, has come to its end, and puts
+        that on record. Then it takes the next step, or none if the goal is reached. On plain hosts it takes those after
+        it, too, up to one with tasks.
       - >-
         V(delivered) fetches the backup and decrypts it into a folder of this run, for
         M(karmada.installer.restore_on_host); V(forgotten) removes that.
       - >-
-        V(noted) looks whether the step O(step), whose rest tasks of the role have done, has come to its end, and puts
-        that on record.
-      - >-
         V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good. It
         requires the name of the control plane in O(confirm), and is refused while a restore is under way.
     type: str
-    choices: [begun, next, delivered, forgotten, noted, cleaned]
+    choices: [begun, next, delivered, forgotten, cleaned]
     default: next
   step:
     description: A step whose rest tasks of the role have done.
@@ -187,7 +187,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 step:
-  description: The step that was taken; empty if the goal is reached.
+  description: The last step that was taken; empty if the goal is reached.
   returned: success
   type: str
   sample: StopWriters
@@ -207,8 +207,12 @@ series:
   returned: with the state next, if a step was taken
   type: str
 again:
-  description: Whether the step is to be done again.
-  returned: with the state noted
+  description: Whether its tasks are to be done again.
+  returned: with the state next
+  type: bool
+goes_on:
+  description: Whether there is a step after it.
+  returned: with the state next
   type: bool
 snapshot:
   description: The file, its size in bytes and its SHA-256.

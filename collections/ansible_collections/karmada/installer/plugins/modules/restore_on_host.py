@@ -21,8 +21,8 @@ options:
   state:
     description:
       - >-
-        V(seen) notes which components run, whether the folder of the new data is there, and, where API servers are to
-        refuse agents, how the one of this host answers a certificate like those of agents.
+        V(seen) notes which components run, how the member of etcd is, whether the folder of the new data is there, and,
+        where API servers are to refuse agents, how the one of this host answers a certificate like those of agents.
       - V(made) makes the data out of O(snapshot).
       - V(counted) notes the hash over the keys of the member, and how many there are of each kind.
     type: str

@@ -115,7 +115,7 @@ class Site:
 
         def execute(*, module_name: str, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
             del module_name, task_vars
-            plain = {"units": [], "folder": "", "url": "", "flags": [], **module_args}
+            plain = {"units": [], "folder": "", "url": "", "flags": [], "member": {}, **module_args}
             try:
                 changed = module.wanted_change(plain["state"], check=False)
                 return {"changed": changed, **module._perform(self.hosts[name], plain, False)}

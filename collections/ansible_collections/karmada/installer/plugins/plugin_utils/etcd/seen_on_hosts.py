@@ -36,6 +36,11 @@ def known(run: Run) -> list[str]:
     return [each.name for each in run.state.etcd.members]
 
 
+def is_asked(run: Run, name: str) -> bool:
+    """Return whether a host has a member, or is to have one."""
+    return name in hosts_of_members(run) or name in wanted(run)
+
+
 def is_due(run: Run, replace_names: Collection[str] = ()) -> bool:
     """Return whether members are to come, to go or to be replaced, or are on record without their IDs."""
     if not are_ours(run) or run.stored_state is None:

@@ -101,6 +101,22 @@ class Delivered:
 _DONE = Done()
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Outcome of one turn of the role: the last step that was taken, None if the goal is reached; the tasks that do the
+    rest of it; whether that step is done again; and whether there may be a step after it.
+    """
+
+    step: Step | None = None
+    tasks: str = ""
+    again: bool = False
+
+    @property
+    def goes_on(self) -> bool:
+        """True unless the goal is reached."""
+        return self.step is not None and self.step not in ENDS
+
+
 @dataclass
 class Restoring:
     """A restore on its way to what the user has asked for."""
@@ -172,6 +188,20 @@ class Restoring:
         if isinstance(found, Problem):
             raise ProblemsError(replace(found, where=self.run.place.where))
         return found
+
+    def turn(self, taken: Step | None = None, done: Done = _DONE) -> Turn:
+        """End the step ``taken``, whose rest tasks of the role have done, and take what comes next.
+
+        Raises ProblemsError, NotReady.
+        """
+        if taken and not self.end(taken, done):
+            return Turn(taken, self.means.tasks[taken], again=True)
+        turn = Turn()
+        while following := self.next():
+            turn = Turn(following, self.take(following))
+            if turn.tasks or not turn.goes_on or self.means.asks_again:
+                break
+        return turn
 
     def take(self, step: Step) -> str:
         """Take a step, and put it on record. Raises ProblemsError, NotReady.
@@ -263,6 +293,8 @@ class Restoring:
         return {
             Step.BACK_UP: lambda: self._backed_up(done),
             Step.PREPARE: self.means.prepared,
+            Step.START_ETCD: self.means.etcd_started,
+            Step.START_FORMER: self.means.etcd_started,
             Step.BACK_UP_AGAIN: lambda: self._backed_up_again(done),
         }
 

@@ -86,6 +86,9 @@ class InPods(Means):
         # One that has its vote names nobody but itself, should its data ever be gone. No pod is replaced for that.
         self.configure_etcd()
 
+    def etcd_started(self) -> None:
+        """Nothing to do."""
+
     def statuses(self) -> Sequence[EndpointStatus]:
         """Members as they answer here."""
         return access.connect(self.run).status()

@@ -35,7 +35,8 @@ class Means(ABC):
     #: Step → tasks of the role that do its work.
     tasks: ClassVar[Mapping[Step, str]]
 
-    #: False where what has been seen does not change by asking once more within a step.
+    #: False where what has been seen does not change by asking once more within a step. Then one look is enough for all
+    #: steps up to the next one with tasks, too, because those before it change nothing where components run.
     asks_again: ClassVar[bool] = True
 
     def __init__(self, run: Run, timeout: float, changes: list[Change]) -> None:
@@ -82,6 +83,10 @@ class Means(ABC):
     @abstractmethod
     def start_etcd(self) -> None:
         """Start all members of etcd together, and put on record who they are."""
+
+    @abstractmethod
+    def etcd_started(self) -> None:
+        """Put on record who they are, if ``start_etcd`` does not."""
 
     @abstractmethod
     def statuses(self) -> Sequence[EndpointStatus]:

@@ -25,6 +25,7 @@ from ..components.table import ETCD, KARMADA_APISERVER, KARMADA_CA, ON_HOSTS
 from ..components.types import EtcdMember
 from ..document.backups import Wanted
 from ..encoding import base64_text
+from ..etcd import members_on_hosts
 from ..etcd.client import Cause, EndpointStatus, EtcdError, range_end
 from ..etcd.health import common_revision
 from ..kube.errors import Unreachable
@@ -142,6 +143,11 @@ class OnHosts(Means):
 
     def start_etcd(self) -> None:
         """Leave it to the role."""
+
+    def etcd_started(self) -> None:
+        """Put on record who the members are, as they have answered on their hosts."""
+        members_on_hosts.note(self.run)
+        self.run.go_on_with(self.run.state)
 
     def statuses(self) -> Sequence[EndpointStatus]:
         """Members as they have answered on their hosts."""

@@ -169,8 +169,9 @@ _FORMS: Mapping[str, crd.Schema] = {
         "known", "added", "later", changed={"type": "boolean"}, known=_KNOWN_MEMBERS, added=_ID, later=_TEXT
     ),
     "_host_restore": _fields(
-        *("running", "there", "status", "hash", "counts"),
+        *("running", "there", "status", "member", "hash", "counts"),
         changed=_YES,
+        member=_ETCD,
         running=_list(_TEXT, 256),
         there=_YES,
         status={"type": "integer", "minimum": 0, "maximum": 999},

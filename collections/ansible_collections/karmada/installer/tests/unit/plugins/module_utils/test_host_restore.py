@@ -180,7 +180,7 @@ def identity() -> tuple[str, str]:
 
 
 def test_each_state_asks_the_lock_and_a_check_makes_nothing(host: Host) -> None:
-    wanted: dict[str, Any] = {"name": "prod", "holder": ANNA, "units": [], "folder": FOLDER, "url": ""}
+    wanted: dict[str, Any] = {"name": "prod", "holder": ANNA, "units": [], "folder": FOLDER, "url": "", "member": {}}
     for state in ("seen", "expected", "made", "absent", "counted"):
         with pytest.raises(host_lock.LockedError):
             module._perform(host, {**wanted, "state": state}, False)

@@ -32,7 +32,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
@@ -255,6 +254,16 @@ def a_run(world: World, runs: Runs, goal: Goal) -> Run:
     return run
 
 
+class Noting(Restoring):
+    """Steps of a restore, which it writes down as they are taken."""
+
+    taken: list[Step]
+
+    def take(self, step: Step) -> str:
+        self.taken.append(step)
+        return super().take(step)
+
+
 class Role:
     """Tasks of one run of a playbook, in the order of the role."""
 
@@ -266,14 +275,18 @@ class Role:
 
     def action(self) -> Restoring:
         """The action, in a process of its own."""
-        return Restoring(a_run(self.world, self.runs, self.goal), self.goal, self.asked, timeout=0)
+        found = Noting(a_run(self.world, self.runs, self.goal), self.goal, self.asked, timeout=0)
+        found.taken = self.taken
+        return found
 
     def look(self) -> None:
         run = a_run(self.world, self.runs, self.goal)
         restore = run.state.restore
         for name, machine in self.world.machines.items():
             folder = f"gen-{restore.generation}" if restore else ""
-            restore_seen: dict[str, Any] = {"running": sorted(machine.running), "there": folder in machine.folders}
+            noted = self.runs.handover.observed(name).restore
+            here = {"running": sorted(machine.running), "there": folder in machine.folders, "status": 0}
+            restore_seen: dict[str, Any] = {**noted, **here}
             if restore and restore.closed and KARMADA_APISERVER.name in machine.running:
                 restore_seen["status"] = 401 if machine.authorities == 1 else 403
             etcd = self.world.answer(name) if name in MEMBERS else {}
@@ -300,12 +313,9 @@ class Role:
 
     def etcd_started(self) -> None:
         self.on_hosts([ETCD.name])
-        self.look()
-        members_on_hosts.note(a_run(self.world, self.runs, self.goal))
-        self.written()
-        self.on_hosts([ETCD.name])
 
     def counted(self, works: int = 3) -> None:
+        self.on_hosts([ETCD.name])
         for name in MEMBERS:
             noted = self.runs.handover.observed(name).restore
             told = {"hash": {"revision": REVISION, "value": 7, "compacted": 1}, "counts": {"works": works}}
@@ -315,7 +325,6 @@ class Role:
         """What tasks of the role do of a step."""
         if tasks == on_hosts.STOPPED:
             self.on_hosts(on_hosts.on_a_host(concerned(step)))
-            self.look()
         elif tasks == "stages":
             self.on_hosts(list(BY_NAME))
         elif tasks == on_hosts.BACKED_UP:
@@ -332,19 +341,22 @@ class Role:
         if self.goal is Goal.QUARANTINE:
             self.look()
             self.action().begin()
+        taken, done = None, Done()
         while True:
             self.look()
             restoring = self.action()
-            step = restoring.next()
-            if step is None:
+            turn = restoring.turn(taken, done)
+            assert not turn.again, f"{taken} is done again for ever"
+            if turn.step is None and taken is None:
                 restoring.look_again()
-                return
-            self.taken.append(step)
-            tasks = restoring.take(step)
             self.written()
-            if tasks:
-                done = self.rest(step, tasks)
-                assert self.action().end(step, done), f"{step} is done again for ever"
+            if turn.step is None:
+                return
+            taken, done = None, Done()
+            if turn.tasks:
+                taken, done = turn.step, self.rest(turn.step, turn.tasks)
+            if not turn.goes_on:
+                return
 
 
 def take_steps(world: World, goal: Goal, killed_after: int | None = None, confirm: str = BACKUP) -> Role:

@@ -134,6 +134,7 @@ ANSWERS: dict[str, tuple[Object, Object]] = {
             "running": ["karmada-prod-etcd.service"],
             "there": False,
             "status": 401,
+            "member": {"message": "it does not answer", "data": False},
             "hash": {"revision": 9, "value": 7, "compacted": 1},
             "counts": {"works": 3},
         },
