@@ -338,15 +338,20 @@ def broken(found: Mapping[str, Any], longest: float | None, *, no_failures: bool
     return told
 
 
-def add_figure(file: Path, step: str, found: Mapping[str, Any]) -> None:
-    """Add the figure of one step to those of a scenario, which its record takes over."""
+def keep_figure(file: Path, step: str, figure: str) -> None:
+    """Add the figure of one step, in words, to those of a scenario, which its record takes over."""
     figures = json.loads(file.read_text()) if file.exists() else {}
-    figures[step] = (
+    figures[step] = figure
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def figure_of(found: Mapping[str, Any]) -> str:
+    """What came of it, in words."""
+    return (
         f"{found['acknowledged']} writes, {found['failed']} failed, {len(found['lost'])} lost, longest pause "
         f"{found['pause']} s; the run {found['command']['to'] - found['command']['from']:.0f} s"
     )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def main() -> int:
@@ -369,7 +374,7 @@ def main() -> int:
     if options.report:
         options.report.write_text(json.dumps(found, indent=2) + "\n")
     if options.figures:
-        add_figure(options.figures, options.step, found)
+        keep_figure(options.figures, options.step, figure_of(found))
     print(
         f"acknowledged {found['acknowledged']}, lost {len(found['lost'])}, failed {found['failed']}, "
         f"sent again {found['sent_again']}; longest pause {found['pause']} s; "
