@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,6 +11,9 @@ from typing import Any
 
 from .redaction import shown
 
+#: First word of a sentence, and names that look like one.
+_WORD = re.compile(r"[a-z]+(?=[ ,;:])")
+_NAMES = ("etcd", "etcdutl", "karmadactl", "kubectl", "systemctl", "ssh")
 #: Consequence of a check that fails before the first change.
 NOTHING_CHANGED = "nothing was changed"
 
@@ -189,7 +193,7 @@ class Problem:
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
         if self.remedy:
-            text = f"{text.rstrip('.')}. {self.remedy}"
+            text = f"{text.rstrip('.')}. {_sentence(self.remedy)}"
         return text
 
     @classmethod
@@ -257,6 +261,12 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
         *(each for each in found if each.severity is Severity.ERROR),
         *sorted(others, key=lambda each: (weights.index(each.severity), str(each))),
     ]
+
+
+def _sentence(text: str) -> str:
+    """Text that begins with a capital letter, unless it begins with a name, such as that of a field or a program."""
+    word = _WORD.match(text)
+    return text[0].upper() + text[1:] if word and word[0] not in _NAMES else text
 
 
 def _indented(text: str) -> str:

@@ -133,3 +133,20 @@ def test_errors_come_first_and_each_problem_once() -> None:
     errors = [Problem("z", reason=Reason.LOCKED), Problem("a", reason=Reason.LOCKED)]
     assert in_order([hint, warning, *errors, other, errors[0]]) == [*errors, other, warning, hint]
     assert str(ProblemsError(errors)).startswith("2 problems; nothing was changed:")
+
+
+@pytest.mark.parametrize(
+    ("remedy", "told"),
+    [
+        ("mend that, and run it again", "Mend that, and run it again"),
+        ("if it is yours, say so", "If it is yours, say so"),
+        ("Set it", "Set it"),
+        ("etcd starts by itself", "etcd starts by itself"),
+        ("kubectl shows it", "kubectl shows it"),
+        ("spec.hosts lists them", "spec.hosts lists them"),
+        ("karmada.installer.report shows it", "karmada.installer.report shows it"),
+        ("-e karmada_confirm=prod", "-e karmada_confirm=prod"),
+    ],
+)
+def test_a_remedy_is_a_sentence_unless_it_begins_with_a_name(remedy: str, told: str) -> None:
+    assert str(Problem("it is there", remedy=remedy, reason=Reason.NAME_TAKEN)) == f"it is there. {told}"

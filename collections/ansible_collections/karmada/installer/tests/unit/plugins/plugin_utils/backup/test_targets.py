@@ -131,7 +131,7 @@ def test_a_name_that_is_no_moment_is_never_deleted(target: DirectoryTarget) -> N
 def test_a_directory_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
     with pytest.raises(ProblemsError) as error:
         DirectoryTarget("prod", tmp_path / "mounted", "").check()
-    assert "there is no such directory. create or mount it" in told(error)
+    assert "there is no such directory. Create or mount it" in told(error)
     assert not (tmp_path / "mounted").exists()
 
 
@@ -145,7 +145,7 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch:
 def test_no_room_is_told_before_anything_is_written(target: DirectoryTarget, tmp_path: Path) -> None:
     with pytest.raises(ProblemsError) as error:
         target.put(NAME, SNAPSHOT, io.BytesIO(b"x"), 1 << 62)
-    assert "no space left on device. free space there" in told(error)
+    assert "no space left on device. Free space there" in told(error)
     assert not (tmp_path / "site-a" / "prod" / NAME / SNAPSHOT).exists()
 
 
@@ -251,11 +251,11 @@ def test_a_bucket_that_lets_nothing_go(code: str, reason: Reason, part: str) -> 
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [
-        ("AccessDenied", "let the account of the Secret list, read, write and delete"),
-        ("NoSuchBucket", "create the bucket"),
-        ("InvalidAccessKeyId", "put a valid key"),
-        ("QuotaExceeded", "make room in the store"),
-        ("Odd", "look what the store says"),
+        ("AccessDenied", "Let the account of the Secret list, read, write and delete"),
+        ("NoSuchBucket", "Create the bucket"),
+        ("InvalidAccessKeyId", "Put a valid key"),
+        ("QuotaExceeded", "Make room in the store"),
+        ("Odd", "Look what the store says"),
     ],
 )
 def test_answers_of_a_bucket_have_remedies(code: str, remedy: str) -> None:

@@ -101,7 +101,7 @@ def preflight(
 
 
 def test_preflight_alone_fails_for_a_broken_member(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ProblemsError, match="mend its address"):
+    with pytest.raises(ProblemsError, match="Mend its address"):
         preflight(Findings([], {"m1": [WRONG]}), "fail", monkeypatch)
 
 

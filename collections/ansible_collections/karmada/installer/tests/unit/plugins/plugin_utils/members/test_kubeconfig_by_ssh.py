@@ -90,7 +90,7 @@ def test_an_address_of_the_host_itself_is_refused(server: str, fake_ssh: Path) -
     found = told(fake_ssh, config(server))
     assert "spec.members[m1].kubeconfigFrom" in found
     assert f"/etc/kubernetes/admin.conf on 192.0.2.21 leads to {server}, which means that host itself" in found
-    assert "write server:" in found
+    assert "Write server:" in found
 
 
 def test_a_kubeconfig_that_may_not_be_used_is_named_by_its_file_and_host(fake_ssh: Path) -> None:

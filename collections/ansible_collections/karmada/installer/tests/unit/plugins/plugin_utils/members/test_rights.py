@@ -109,7 +109,7 @@ def test_another_name_of_a_resource_is_told_with_the_right_one(name: str) -> Non
     (problem,), _ = found({"apiGroup": "apps", "resources": [name]})
     assert f"{name}.apps is no name of a resource" in problem
     assert "spec.members[m1].scopedRights" in problem
-    assert "write deployments" in problem
+    assert "Write deployments" in problem
 
 
 def test_a_resource_of_another_builtin_group_is_refused() -> None:

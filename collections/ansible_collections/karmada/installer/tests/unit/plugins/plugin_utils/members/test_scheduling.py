@@ -107,7 +107,7 @@ def test_check_mode_shows_the_taint_and_what_would_go_and_writes_nothing() -> No
 
 @pytest.mark.parametrize(
     ("names", "part"),
-    [((), "no member is named"), (("m1", "m3"), "no cluster is registered under the name m3. name one of: m1")],
+    [((), "no member is named"), (("m1", "m3"), "no cluster is registered under the name m3. Name one of: m1")],
 )
 def test_names_are_refused_before_anything_is_changed(names: tuple[str, ...], part: str) -> None:
     site = Site()

@@ -302,12 +302,12 @@ def test_a_member_that_does_not_reach_the_control_plane(monkeypatch: pytest.Monk
     site = Site(monkeypatch)
     site.member.status = ended(ERROR.format(DIAL.format(" 192.0.2.9:5443: i/o timeout")))
     (told,) = site.problems()
-    assert told.startswith(f"spec.members[p1]: a pod on p1 does not reach {ENDPOINT}: connection timed out. let them")
+    assert told.startswith(f"spec.members[p1]: a pod on p1 does not reach {ENDPOINT}: connection timed out. Let them")
     assert "apply Namespace karmada-installer-reach-probe" in site.member.log
     assert site.member.names("Namespace") == set()
     site.member.status = ended(ERROR.format(HANDSHAKE.format("x509: certificate is valid for a, not b")))
     (told,) = site.problems()
-    assert "the certificate is not for karmada.example.com. see who answers" in told
+    assert "the certificate is not for karmada.example.com. See who answers" in told
     site.run.selected = ("m1",)
     assert site.problems() == [], "it was not selected"
     site.run.selected = ()

@@ -34,7 +34,7 @@ def test_a_host_that_is_lost_is_named_with_its_step_and_the_others_with_theirs()
     first, second, third = told(observed, Reached.PART)
     assert first == 'host cp1 (192.0.2.10): done up to "Send the programs"'
     assert second.startswith('host cp2 (192.0.2.11): done up to "Send the programs"; it was lost in "Start etcd"')
-    assert "it does not answer at its address. see that it is switched on" in second
+    assert "it does not answer at its address. See that it is switched on" in second
     assert third.startswith('host cp3 (192.0.2.12): done up to "Send the programs"; it failed in "Start etcd"')
 
 

@@ -81,7 +81,7 @@ SAID = [
     ),
     ("Bad owner or permissions on /home/anna/.ssh/config", "ssh configuration", "ssh 192.0.2.1"),
     ("ssh: Could not resolve hostname host1.invalid: Name or service not known", "name not found", "host1.invalid"),
-    ("ssh: connect to host 192.0.2.1 port 22: Connection refused", "refused", "start sshd"),
+    ("ssh: connect to host 192.0.2.1 port 22: Connection refused", "refused", "Start sshd"),
     ("ssh: connect to host 192.0.2.1 port 22: No route to host", "no route", "switched on"),
     ("ssh: connect to host 192.0.2.1 port 22: Network is unreachable", "no route", "route"),
     ("ssh: connect to host 192.0.2.1 port 22: Connection timed out", "timed out", "firewall"),
@@ -114,7 +114,7 @@ SAID = [
     ),
     ("sudo: sorry, you must have a tty to run sudo", "no terminal", "Defaults:anna !requiretty"),
     ("/bin/sh: 1: sudo: not found", "no sudo", "log in as root"),
-    ("bash: line 1: sudo: command not found", "no sudo", "install it"),
+    ("bash: line 1: sudo: command not found", "no sudo", "Install it"),
     ("/bin/sh: 1: /usr/bin/python3: not found", "no Python", "python3-minimal"),
     ("The module interpreter '/usr/bin/python3.11' was not found.", "no Python", "3.9 or newer"),
     ("bash: line 1: /usr/bin/python3: No such file or directory", "no Python", "install python3"),
@@ -128,7 +128,7 @@ SAID = [
         "Python too old",
         "older than 3.9",
     ),
-    ("mkdir: cannot create directory '/home/anna/.ansible': No space left on device", "no space", "make room"),
+    ("mkdir: cannot create directory '/home/anna/.ansible': No space left on device", "no space", "Make room"),
 ]
 
 

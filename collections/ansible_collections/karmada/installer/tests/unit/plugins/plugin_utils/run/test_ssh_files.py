@@ -58,7 +58,7 @@ def test_every_secret_that_is_wrong_is_told_with_its_field_and_no_content() -> N
         fetched({"key": {"id_ed25519": b"the key"}})
     key, hosts = map(str, raised.value.problems)
     assert key.startswith(
-        "spec.ssh.privateKeySecretRef: the Secret key has no text under the key ssh-privatekey. put a "
+        "spec.ssh.privateKeySecretRef: the Secret key has no text under the key ssh-privatekey. Put a "
     )
     assert hosts == "spec.ssh.knownHostsSecretRef: there is no Secret karmada/hosts"
 
