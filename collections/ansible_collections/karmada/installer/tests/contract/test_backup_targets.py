@@ -201,7 +201,7 @@ def test_a_bucket_that_is_not_there(store: Store) -> None:
 
 def test_a_store_that_is_silent_or_somebody_else(store: Store) -> None:
     (port,) = conftest.free_ports(1)
-    assert "make the store reachable" in refusal(store.target(endpoint=f"https://127.0.0.1:{port}"))
+    assert "Make the store reachable" in refusal(store.target(endpoint=f"https://127.0.0.1:{port}"))
     assert "ca.crt in the Secret is its authority" in refusal(
         store.target(secret={"ca.crt": authority("another").certificate})
     )

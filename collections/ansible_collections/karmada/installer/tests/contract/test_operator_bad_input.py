@@ -33,7 +33,7 @@ FOUND = {
     "an unknown version": ["Karmada v1.99.0 is not a release that this collection knows", "use one of", "v1.18.2"],
     "a host cluster with a closed port": [
         ":1: connection refused",
-        "check the address, the network and the credentials",
+        "Check the address, the network and the credentials",
     ],
 }
 HOSTILE = "{{{{ lookup('pipe', 'touch {mark}') }}}} $(touch {mark}) `touch {mark}`"
