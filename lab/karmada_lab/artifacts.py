@@ -132,7 +132,7 @@ def _get(lab: Lab, product: Product, names: list[str], source: str) -> None:
     if shutil.which("go") is None:
         raise LabError(
             f"{product.name} {product.version} must be built ({why}), and the go command is not installed.\n"
-            "    Install Go 1.26 or newer and put it in PATH."
+            "    Install Go 1.21 or newer and put it in PATH."
         )
     work = lab.cache / "build" / f"{product.name}-{product.version}"
     with step(f"build {product.name} {product.version}: {', '.join(names)} ({why}; log: {work / 'build.log'})"):

@@ -385,7 +385,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         took = layout.duration(time.monotonic() - step.started)
         words = _TO_DO if outcome == "would" else {}
         done = ", ".join(f"{number} {words.get(kind, kind)}" for kind, number in sorted(step.changes.items()))
-        hosts = [host for host, how in step.hosts if host not in _HERE and how != "ok"]
+        hosts = _told_of(step)
         if len(hosts) > _HOSTS_NAMED:
             hosts = [number_of(len(hosts), "host")]
         text = step.title + (f": {done}" if done else "") + (f" (on {', '.join(hosts)})" if hosts else "")
@@ -401,7 +401,9 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
             by_text.setdefault(text, []).append(host)
         for text, hosts in by_text.items():
             named = [host for host in hosts if host not in _HERE]
-            where = f"{', '.join(named)}: " if named else ""
+            # The line of the step names the hosts, too, if they are few.
+            is_told = named == _told_of(step) and len(named) <= _HOSTS_NAMED
+            where = f"{', '.join(named)}: " if named and not is_told else ""
             self._lines(layout.wrapped(where + text, "  "), constants.COLOR_ERROR)
 
     # -- lines of a step that runs -----------------------------------------------------------------------------------
@@ -471,6 +473,11 @@ def _tasks_of(entries: Any) -> Iterator[Any]:
             yield from _tasks_of(entry)
         else:
             yield entry
+
+
+def _told_of(step: _Step) -> list[str]:
+    """Hosts that the line of a step is about: those where it did something, or failed."""
+    return [host for host, how in step.hosts if host not in _HERE and how != "ok"]
 
 
 def _kinds_of_change(found: Mapping[str, Any]) -> Counter[str]:

@@ -322,6 +322,30 @@ def test_hosts_are_named_where_something_was_done(shown: list[str], monkeypatch:
     assert shown == ["changed   0.0 s  Start etcd: 2 created, 2 restarted (on cp1, cp2)"]
 
 
+@pytest.mark.parametrize(
+    ("failures", "changed", "told"),
+    [
+        ({"cp1": "the disk is full"}, (), ["  the disk is full"]),
+        ({"cp1": "the disk is full", "cp2": "the disk is full"}, (), ["  the disk is full"]),
+        ({"cp1": "the disk is full"}, ("cp2",), ["  cp1: the disk is full"]),
+        ({"cp1": "the disk is full", "cp2": "it is away"}, (), ["  cp1: the disk is full", "  cp2: it is away"]),
+    ],
+)
+def test_a_failure_names_its_hosts_where_the_line_of_the_step_names_others_too(
+    failures: Any, changed: Any, told: Any, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(monkeypatch)
+    ours, step = callback.CallbackModule(), task("Start etcd")
+    ours.v2_playbook_on_task_start(step, is_conditional=False)
+    for host in changed:
+        ours.v2_runner_on_ok(result(step, host, changed=True, changes=["restart etcd.service"]))
+    for host, text in failures.items():
+        ours.v2_runner_on_failed(result(step, host, msg=text))
+    ours.v2_playbook_on_task_start(task("Next"), is_conditional=False)
+    assert "cp1" in shown[0]
+    assert shown[1:] == told
+
+
 def test_a_step_that_finds_nothing_to_do_and_plumbing_take_no_line(
     shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
