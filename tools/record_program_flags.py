@@ -35,7 +35,7 @@ def program_of(name: str, release: releases.Release) -> str:
 
 
 def record_of(program: str) -> Record:
-    """What a program says it has; ``gates`` only where it takes any."""
+    """Record of what a program says it has; ``gates`` only where it takes any."""
     answer = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=120, check=False)
     text = answer.stdout + answer.stderr
     flags = sorted(set(_FLAG.findall(text)))

@@ -103,7 +103,7 @@ class Clusters:
         self._empty = self._snapshot()
 
     def kubeconfig(self, name: str) -> Path:
-        """Of a cluster of the lab."""
+        """Kubeconfig of a cluster of the lab."""
         return self.work / f"{name}.kubeconfig"
 
     def image(self, part: str) -> str:
@@ -210,7 +210,7 @@ class Clusters:
     # -- witnesses -------------------------------------------------------------------------------------------------
 
     def audit_marks(self) -> dict[Path, str]:
-        """Where the audit logs of the clusters are now."""
+        """Positions of the audit logs of the clusters now."""
         logs = (Path(self.lab("audit-log", name)) for name in (HOST, MEMBER))
         return {log: audit.mark(log) for log in logs}
 
@@ -272,7 +272,7 @@ class Clusters:
         return found
 
     def _is_gone(self, kubeconfig: Path, path: str) -> bool:
-        """Whether the API server says so; one that does not answer says nothing."""
+        """Return whether the API server says so; one that does not answer says nothing."""
         done = self._kubectl(kubeconfig, "get", "--raw", path)
         return done.returncode != 0 and "(NotFound)" in done.stderr
 

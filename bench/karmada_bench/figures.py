@@ -98,7 +98,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached; None where there is none, or nothing to compare with it."""
+        """Return whether the goal is reached; None where there is none, or nothing to compare with it."""
         found = self.ours.median if self.case.absolute and self.ours else self.ratio
         return None if self.case.goal is None or found is None else found <= self.case.goal
 

@@ -156,7 +156,7 @@ class OursOnHosts(Ours):
 
 
 def holder(address: str, shown: Mapping[str, str]) -> str:
-    """Which host has the address, from what ``ip address`` prints on each. Raises BenchError unless it is one."""
+    """Host that has the address, from what ``ip address`` prints on each. Raises BenchError unless it is one."""
     held = [host for host, text in shown.items() if address in (word.partition("/")[0] for word in text.split())]
     if len(held) != 1:
         raise BenchError(f"{address} is held by {', '.join(held) or 'no host'}")

@@ -133,7 +133,7 @@ def _count(number: int) -> Figure:
 
 
 def _spent(reports: Sequence[Path]) -> Figure:
-    """Of commands that ran one after the other."""
+    """Sum of commands that ran one after the other."""
     found = [json.loads(report.read_text()) for report in reports]
     return {
         "value": sum(each["seconds"] for each in found),

@@ -174,7 +174,7 @@ class Karmadactl(Contender):
 
     @property
     def data(self) -> Path:
-        """Where it keeps keys, certificates and kubeconfig."""
+        """Folder with its keys, certificates and kubeconfig."""
         return self.folder / "data"
 
     @property

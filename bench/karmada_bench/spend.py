@@ -39,7 +39,7 @@ def run(command: list[str]) -> tuple[int, float, float]:
 
 
 def _of_ended() -> float:
-    """Of children that have ended beside the command and nobody has waited for."""
+    """Time of children that have ended beside the command and nobody has waited for."""
     spent = 0.0
     while True:
         try:
@@ -52,7 +52,7 @@ def _of_ended() -> float:
 
 
 def _of_living(parent: int) -> float:
-    """Of all below a process: each with what it has used itself, and with its own children that have ended."""
+    """Time of all below a process: each with what it has used itself, and with its own children that have ended."""
     spent: dict[int, float] = {}
     below: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs in every cluster of the lab (CoreDNS, storage) and what runs on demand (MetalLB)."""
+"""Addons that run in every cluster of the lab (CoreDNS, storage) and what runs on demand (MetalLB)."""
 
 from __future__ import annotations
 

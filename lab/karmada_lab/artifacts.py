@@ -23,12 +23,12 @@ SOURCES = ("auto", "upstream", "go")
 
 
 def folder(lab: Lab, product: Product) -> Path:
-    """Where all of one version of a product is."""
+    """Folder of one version of a product."""
     return lab.artifacts / product.name / product.version
 
 
 def path_of(lab: Lab, products: Mapping[str, Product], binary: str) -> Path:
-    """Where the binary is, or would be."""
+    """Path of the binary, which may not be there yet."""
     return folder(lab, product_of(binary, products)) / "bin" / binary
 
 
@@ -106,7 +106,7 @@ def _by_version(products: Mapping[str, Product], images: Iterable[Image]) -> dic
 
 
 def _built_otherwise(lab: Lab, product: Product) -> bool:
-    """Whether what the cache has of this version was built with other tags, as by an earlier commit."""
+    """Return whether what the cache has of this version was built with other tags, as by an earlier commit."""
     note = _note_of_tags(lab, product)
     return (note.read_text() if note.exists() else "") != ",".join(product.tags)
 
@@ -140,7 +140,7 @@ def _get(lab: Lab, product: Product, names: list[str], source: str) -> None:
 
 
 def choose(product: Product, names: list[str], source: str) -> tuple[str, str]:
-    """Where to get these binaries from, and why in a few words."""
+    """Choose where to get these binaries from; returns that, and why in a few words."""
     if not upstream.publishes(product, names):
         return "go", "its publisher releases no such binaries"
     if source in ("go", "upstream"):

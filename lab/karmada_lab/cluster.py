@@ -38,7 +38,7 @@ NODE_TOOLS = ("kubeadm", "kubelet", "kubectl", "kube-proxy")
 
 @dataclass(frozen=True)
 class Settings:
-    """What all clusters of one command have in common."""
+    """Settings that all clusters of one command have in common."""
 
     products: Mapping[str, Product]
 
@@ -125,7 +125,7 @@ def create(
 
 
 def is_usable(lab: Lab, record: ClusterRecord, nodes: Iterable[MachineRecord]) -> bool:
-    """Whether a cluster on record was finished, its machines run and its API answers."""
+    """Return whether a cluster on record was finished, its machines run and its API answers."""
     machines = list(nodes)
     if not record.ready or len(machines) != record.nodes or not all(machine.reusable(node) for node in machines):
         return False
@@ -133,7 +133,7 @@ def is_usable(lab: Lab, record: ClusterRecord, nodes: Iterable[MachineRecord]) -
 
 
 def api_ready(lab: Lab, cluster: str, address: str) -> bool:
-    """Whether the cluster's API server says it is ready."""
+    """Return whether the cluster's API server says it is ready."""
     try:
         found = re.search(r"certificate-authority-data: (\S+)", admin_conf(lab, cluster).read_text())
         if found is None:
@@ -147,7 +147,7 @@ def api_ready(lab: Lab, cluster: str, address: str) -> bool:
 
 
 def own_images(lab: Lab, settings: Settings) -> list[Image]:
-    """What every cluster has from the beginning."""
+    """Images that every cluster has from the beginning."""
     return images.cluster_images(base(lab), settings.kubernetes, settings.etcd)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster node is told: files laid into its machine, kubeadm's documents, kubelet, kube-proxy, CNI. Pure."""
+"""Configuration of a cluster node: files laid into its machine, kubeadm's documents, kubelet, kube-proxy, CNI. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one wants to see after something went wrong, in a folder that may be shown to others: secrets are taken out."""
+"""Diagnosis after something went wrong, in a folder that may be shown to others: secrets are taken out."""
 
 from __future__ import annotations
 

@@ -136,14 +136,14 @@ def publishers_sums(product: Product) -> str:
 
 
 def _output_of(folder: Path, package: str) -> Path:
-    """Where `go build -o folder/` put a package's program: its last path element, a version suffix left out."""
+    """Name that `go build -o folder/` gives a package's program: its last path element, a version suffix left out."""
     elements = package.split("/")
     name = elements[-2] if elements[-1].startswith("v") and elements[-1][1:].isdigit() else elements[-1]
     return folder / name
 
 
 def _replacement(product: Product, entry: dict[str, Any]) -> str:
-    """What a replace directive of the product becomes in ours: '' where it can be left out.
+    """Replace directive in our module for one of the product: '' where it can be left out.
 
     A local folder (`./staging/src/k8s.io/api`) means a module of the same repository: for Kubernetes the published
     staging module, elsewhere the version the product requires anyway.

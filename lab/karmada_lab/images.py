@@ -123,7 +123,7 @@ def workload_images(lab_base: Path) -> list[Image]:
 
 
 def cluster_images(lab_base: Path, kubernetes: str, etcd: str) -> list[Image]:
-    """What a cluster of the lab needs itself, and the tiny workloads."""
+    """Images that a cluster of the lab needs itself, and those of the tiny workloads."""
     return [
         Image(reference=PAUSE_IMAGE, binaries={"/pause": "pause"}, entrypoint=("/pause",)),
         *control_plane_images(kubernetes, etcd, ["kube-apiserver", "kube-controller-manager", "kube-scheduler"]),

@@ -41,7 +41,7 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Shape:
-    """What a cluster is to be."""
+    """Wanted shape of a cluster."""
 
     nodes: int = 1
     family: Family = "ipv4"
@@ -49,7 +49,7 @@ class Shape:
 
 @dataclass
 class Wanted:
-    """What `lab up` was asked for."""
+    """Request to `lab up`."""
 
     clusters: dict[str, Shape] = field(default_factory=dict)
     hosts: dict[str, Family] = field(default_factory=dict)
@@ -185,7 +185,7 @@ def _nothing_to_do(lab: Lab, wanted: Wanted) -> bool:
 
 
 def _is_complete(lab: Lab, name: str, wanted: Wanted) -> bool:
-    """Whether the cluster works and has all that was asked for."""
+    """Return whether the cluster works and has all that was asked for."""
     record = cluster_records(lab).get(name)
     if record is None or not rootfs.base(lab).exists():
         return False
@@ -210,7 +210,7 @@ def leftovers(lab: Lab) -> list[MachineRecord]:
 
 
 def _remove_leftovers(lab: Lab) -> None:
-    """What a killed command or a dead machine left: removed here, and made anew by the caller if it is wanted."""
+    """Remove what a killed command or a dead machine left; the caller makes anew what is wanted."""
     for name in machine.strays(lab):
         say(f"    {name} runs without a record: removed")
         machine.kill_cgroups(name)
@@ -288,7 +288,7 @@ def _connect(lab: Lab) -> None:
 
 
 def _finish(lab: Lab, settings: Settings, wanted: Wanted, name: str, extra: Sequence[Image]) -> None:
-    """What was asked for and a cluster does not have yet: images, MetalLB."""
+    """Bring what was asked for and a cluster does not have yet: images, MetalLB."""
     record = cluster_records(lab)[name]
     missing = [image for image in extra if image.reference not in record.images]
     if missing:
@@ -373,7 +373,7 @@ def _down_everything(lab: Lab) -> None:
 
 
 def remains(lab: Lab) -> list[str]:
-    """What of this lab can still be found on the machine; empty after a complete `lab down`."""
+    """Remains of this lab on the machine; empty after a complete `lab down`."""
     left = [
         f"control group {name} with processes {sorted(machine.members(name))}"
         for name in sorted(machine.cgroup_names(lab))
@@ -396,7 +396,7 @@ def remains(lab: Lab) -> list[str]:
 
 
 def status(lab: Lab) -> dict[str, Any]:
-    """What is up, as data."""
+    """Status of what is up, as data."""
     now = time.time()
     clusters = {
         name: {

@@ -165,7 +165,7 @@ def find_leader(machine: MachineRecord) -> int | None:
 
 
 def is_alive(machine: MachineRecord) -> bool:
-    """Whether the process on record still runs: same id and same start time, so that a reused id does not count."""
+    """Return whether the process on record still runs: by id and start time, so that a reused id does not count."""
     return machine.pid > 0 and machine.started > 0 and start_ticks(machine.pid) == machine.started
 
 
@@ -190,7 +190,7 @@ def remove(lab: Lab, machine: MachineRecord) -> None:
 
 
 def reusable(machine: MachineRecord) -> bool:
-    """Whether the machine is up and was finished: anything else that has not been switched off is a leftover."""
+    """Return whether the machine is up and was finished: anything else that has not been switched off is a leftover."""
     return machine.ready and find_leader(machine) is not None
 
 
@@ -214,7 +214,7 @@ def _hierarchies() -> list[Path]:
 
 
 def has_cgroups() -> bool:
-    """Whether this machine has control groups at all."""
+    """Return whether this machine has control groups at all."""
     return bool(_hierarchies())
 
 

@@ -104,13 +104,13 @@ table inet {lab.id} {{
 
 
 def has_ipv6() -> bool:
-    """Whether this machine's kernel speaks IPv6."""
+    """Return whether this machine's kernel speaks IPv6."""
     disabled = _sysctl("net.ipv6.conf.all.disable_ipv6")
     return disabled.exists() and disabled.read_text().strip() == "0"
 
 
 def has_rules(lab: Lab) -> bool:
-    """Whether the lab's nftables table is there."""
+    """Return whether the lab's nftables table is there."""
     return run(["nft", "list", "table", "inet", lab.id], check=False).returncode == 0
 
 

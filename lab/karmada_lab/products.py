@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab can build or download: for each product its version, its binaries, and where they come from.
+"""Products that the lab can build or download: for each product its version, its binaries, and where they come from.
 
 One table. Everything that needs to know which binary belongs to which product, which Go package it is built from,
 or what its release file is called, reads it here.

@@ -61,7 +61,7 @@ def ca_file(lab: Lab) -> Path:
 
 
 def login_file(lab: Lab) -> Path:
-    """Who one has to be at the port that asks, as a file of kind kubernetes.io/dockerconfigjson."""
+    """Login at the port that asks for one, as a file of kind kubernetes.io/dockerconfigjson."""
     return lab.state / "registry" / "login.json"
 
 
@@ -109,13 +109,13 @@ def _status(lab: Lab, address: str, port: int) -> int:
 
 
 def is_up(lab: Lab) -> bool:
-    """Whether this lab has a registry."""
+    """Return whether this lab has a registry."""
     record = machine_records(lab).get(NAME)
     return record is not None and machine.reusable(record)
 
 
 def facts(lab: Lab) -> dict[str, str]:
-    """Where the registry is and whom to trust, {} while there is none."""
+    """Address of the registry and the authority to trust, {} while there is none."""
     if not is_up(lab):
         return {}
     address = machine_records(lab)[NAME].address

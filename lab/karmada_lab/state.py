@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the lab keeps things, what it remembers, and the lock that admits one changing command at a time.
+"""State of the lab: where it keeps things, what it remembers, and the lock that admits one changing command at a time.
 
 The records say what was meant to exist. What runs is decided by control groups and network namespaces (see `machine`
 and `network`), because a record can be missing or old after a SIGKILL, and a process id can be somebody else's by then.
@@ -100,7 +100,7 @@ class Lab:
 
     @property
     def bridge_network(self) -> ipaddress.IPv4Network:
-        """What is on the bridge itself: machines and load balancer addresses."""
+        """Network of the bridge itself: machines and load balancer addresses."""
         return self._part(0, 19)
 
     @property
@@ -110,7 +110,7 @@ class Lab:
 
     @property
     def bridge_network6(self) -> ipaddress.IPv6Network:
-        """The same in IPv6."""
+        """Network of the bridge itself in IPv6."""
         return self._part6(0, 64)
 
     @property

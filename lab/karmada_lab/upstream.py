@@ -45,7 +45,7 @@ def _site(variable: str, template: str) -> str:
 
 
 def release(product: Product, name: str) -> Release | None:
-    """Where the publisher serves a binary; None when it does not."""
+    """URL at which the publisher serves a binary; None when it does not."""
     values = {"version": product.version, "name": name}
     if product.name == "kubernetes":
         return Release(_site("KUBERNETES_SITE", _KUBERNETES).format(**values))
@@ -55,12 +55,12 @@ def release(product: Product, name: str) -> Release | None:
 
 
 def publishes(product: Product, names: Sequence[str]) -> bool:
-    """Whether all these binaries can be had as release files."""
+    """Return whether all these binaries can be had as release files."""
     return all(release(product, name) is not None for name in names)
 
 
 def unusable(product: Product, names: Sequence[str]) -> str | None:
-    """Why release files cannot be used now, in a few words; None when they can. Takes three seconds at most."""
+    """Reason why release files cannot be used now, in a few words; None when they can. Takes three seconds at most."""
     locked = _locked()
     found = [item for name in names if (item := release(product, name)) is not None]
     if any(item.address not in locked for item in found):

@@ -26,7 +26,7 @@ LOOK_AT_CLOCK = 60.0
 
 
 def seen_of(obj: Object) -> Seen:
-    """What decides of an EtcdBackup as an API server gives it."""
+    """Parts of an EtcdBackup that decide, of the object as an API server gives it."""
     meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     wanted, problems = _wanted(obj)
     wishes = Wishes.asked_of(meta, OF_BELONGINGS, problems)
@@ -49,7 +49,7 @@ def seen_of(obj: Object) -> Seen:
 
 
 def hindrance(seen: Seen, beside: Beside) -> Wait | None:
-    """What of the control plane itself keeps anything from being done for what belongs to it; None if nothing does."""
+    """Hindrance in the control plane, which keeps anything from being done for its objects; None if there is none."""
     deployment, name = beside.deployment, seen.deployment
     if deployment is None:
         return Wait(f"there is no KarmadaDeployment {name} here", reason="NoDeployment")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ties the parts: keys that changed are queued, decided upon, and worked on.
+"""Controller, which ties the parts: keys that changed are queued, decided upon, and worked on.
 
 One thread hands out keys, a pool of threads works on them, each with one key at a time. A run takes the thread that
 started it until it has ended (``runs``). No lock is held for a request.
@@ -122,7 +122,7 @@ class Controller:
             self._pool.shutdown(cancel_futures=True)
 
     def trouble(self) -> str:
-        """What is wrong with this process, for ``/healthz``; empty if nothing is."""
+        """Trouble of this process, for ``/healthz``; empty if nothing is."""
         if time.monotonic() - self._came_round > STUCK:
             return f"the loop has not come round for {STUCK:.0f} s"
         if self._may_go_on() and (gone := [each.name for each in self._threads if each.ident and not each.is_alive()]):
@@ -130,7 +130,7 @@ class Controller:
         return ""
 
     def not_synced(self) -> str:
-        """What has not been listed yet, for ``/readyz``."""
+        """Kinds that have not been listed yet, for ``/readyz``."""
         return ", ".join(each.name for each in self._threads if not each.synced.is_set())
 
     # -- from watches ----------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class Controller:
                 self._wait(key, seen, action)
 
     def _held_back(self, key: Key, action: Start) -> bool:
-        """Whether the first look at what works is put off, because this operator has broken another one that worked.
+        """Return whether the first look at one that works is put off, because this operator has broken another one.
 
         So an upgrade of the operator that goes wrong goes wrong once. What an earlier leader has started in the same
         control plane is followed first.

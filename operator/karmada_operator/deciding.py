@@ -48,7 +48,7 @@ class Decider:
         self._groups: dict[Key, Instance] = {}
 
     def seen(self, key: Key) -> Seen | None:
-        """What is known of an object; None if it is not there."""
+        """Knowledge of an object; None if it is not there."""
         return next((found for each in self._watchers() if (found := each.get(key)) is not None), None)
 
     def decide(self, key: Key, memory: Memory, around: Around) -> Action:

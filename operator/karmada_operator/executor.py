@@ -63,7 +63,7 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended. ``problems`` are in the plain form of a ``Problem``; ``report`` is a status, if there is one.
+    """End of a run. ``problems`` are in the plain form of a ``Problem``; ``report`` is a status, if there is one.
 
     ``phase``, ``reason`` and ``component`` are those of the task that failed, as the collection's actions return them.
     ``seen_gone``: whether its processes were seen gone, so that nobody needs to wait for its lock to fall silent.
@@ -146,7 +146,7 @@ class Executor(Protocol):
 
 
 def parsed(line: bytes) -> Task | Ending | None:
-    """What a line of a worker says; None if it is none."""
+    """Message in a line of a worker; None if there is none."""
     try:
         found = json.loads(line)
         kind = found.pop("event")

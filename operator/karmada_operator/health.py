@@ -41,7 +41,7 @@ class Instance(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """What is kept of a Deployment or StatefulSet. ``trouble`` says why it is not ready, empty if it is."""
+    """Parts of a Deployment or StatefulSet that are kept. ``trouble`` says why it is not ready, empty if it is."""
 
     uid: str
     generation: int
@@ -52,7 +52,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong with an instance, each in words."""
+    """Troubles of an instance, each in words."""
 
     unready: tuple[str, ...] = ()
     drifted: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ Snapshot = dict[Key, Workload]
 
 
 def workload_of(obj: Object) -> Workload:
-    """What is kept of a workload."""
+    """Parts of a workload that are kept."""
     meta = obj["metadata"]
     return Workload(
         uid=str(meta["uid"]),
@@ -140,7 +140,7 @@ class Health:
             self._until.pop(instance, None)
 
     def verdict(self, instance: Instance) -> Verdict | None:
-        """What is wrong; None while nobody knows what should be there."""
+        """Verdict on an instance; None while nobody knows what should be there."""
         with self._guard:
             if instance not in self._baselines or instance in self._suspended:
                 return None

@@ -53,7 +53,7 @@ def _secrets(value: Any) -> frozenset[str]:
 
 
 def is_going(cluster: Cluster, namespace: str) -> bool:
-    """Whether a namespace is being deleted; False if that may not be seen."""
+    """Return whether a namespace is being deleted; False if that may not be seen."""
     try:
         return "deletionTimestamp" in (cluster.metadata("v1", "Namespace", namespace) or {})
     except ApiError:
@@ -61,7 +61,7 @@ def is_going(cluster: Cluster, namespace: str) -> bool:
 
 
 def lost(cluster: Cluster, namespace: str, named: Iterable[str], *, going: bool) -> frozenset[str]:
-    """Those of these Secrets that are gone. In a namespace that is going, so are the rights to see them."""
+    """Secrets, of these, that are gone. In a namespace that is going, so are the rights to see them."""
     found = set()
     for name in named:
         try:

@@ -63,7 +63,7 @@ class Kind:
 
     @property
     def belongs(self) -> bool:
-        """Whether its objects belong to a control plane, and are none."""
+        """Return whether its objects belong to a control plane, and are none."""
         return self.lane in (Lane.BACKUPS, Lane.RESTORES)
 
 

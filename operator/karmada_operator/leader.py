@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who starts runs: the holder of a Lease. Instances are fenced by locks of their own, whoever leads."""
+"""Leader, who starts runs: the holder of a Lease. Instances are fenced by locks of their own, whoever leads."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process remembers of the runs of all objects. Thread-safe; the rules are those of ``reconcile``."""
+"""Memory of this process of the runs of all objects. Thread-safe; the rules are those of ``reconcile``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Memories:
             return key in self._of
 
     def of(self, key: Key) -> Memory:
-        """What is remembered of an object."""
+        """Memory of an object."""
         with self._guard:
             return self._of.get(key, Memory())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is seen of an object and around it, and orders: what a run is for. Plain data, no rules."""
+"""Objects as they are seen, with what is around them, and orders: what a run is for. Plain data, no rules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Restore:
-    """What of an EtcdRestore decides: what its spec confirms and decides, and how far it is by its status.
+    """Parts of an EtcdRestore that decide: what its spec confirms and decides, and how far it is by its status.
 
     ``carried_out`` is the generation that the status speaks of, ``quarantined`` the one with which it came there.
     """
@@ -57,7 +57,7 @@ class Restore:
 
 @dataclass(frozen=True)
 class Seen:
-    """What of an object decides. ``version`` orders what was seen and decides nothing.
+    """Parts of an object that decide. ``version`` orders what was seen and decides nothing.
 
     ``settled``: its status says that this generation was carried out. ``elsewhere`` is the namespace of this cluster
     that it asks for, if that is not its own. ``references`` are (kind, name) of what its document names, ``members``
@@ -91,7 +91,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Around:
-    """What is seen around an object. ``inputs`` stands for Secrets and ConfigMaps that its document names.
+    """Surroundings of an object. ``inputs`` stands for Secrets and ConfigMaps that its document names.
 
     Of one that is being deleted: ``lost`` are Secrets that it names and that are gone, and ``going`` says whether its
     namespace is being deleted. ``trouble`` is why its control plane does not answer.
@@ -108,7 +108,7 @@ NOTHING_AROUND = Around()
 
 @dataclass(frozen=True)
 class Beside:
-    """What stands beside an object that belongs to a control plane: that, and the restore that is under way there.
+    """Neighbours of an object that belongs to a control plane: that, and the restore that is under way there.
 
     ``deployment`` is None if there is no such object, ``under_way`` the name of another EtcdRestore, or empty.
     """
@@ -119,7 +119,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Order:
-    """What a run is for. ``inputs``: see ``Around``; ``given_up`` are members whose credentials are gone.
+    """Purpose of a run. ``inputs``: see ``Around``; ``given_up`` are members whose credentials are gone.
 
     ``moment`` is that from which a backup is due, empty for one that is not; ``missed`` counts those before it.
     """

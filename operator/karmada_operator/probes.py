@@ -59,14 +59,14 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe has found. ``trouble`` is empty if all answers; ``members`` is None until they have been listed."""
+    """Result of a probe. ``trouble`` is empty if all answers; ``members`` is None until they have been listed."""
 
     trouble: str = ""
     members: tuple[Member, ...] | None = None
 
 
 class Renewals:
-    """What is known of the Leases of controllers, by a clock of our own: theirs may be another one."""
+    """Renewals of the Leases of controllers, by a clock of our own: theirs may be another one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

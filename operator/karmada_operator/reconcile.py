@@ -41,7 +41,7 @@ MENDED_BY_EDITS = frozenset(
 
 @dataclass(frozen=True)
 class Memory:
-    """What is remembered of one object, since this process started. Times are seconds of a monotonic clock.
+    """Memory of one object, since this process started. Times are seconds of a monotonic clock.
 
     ``done`` is the order that was carried out last and holds; ``next_at`` the time of the next look at it.
     ``doubt`` says why health does not believe it; ``doubts`` counts runs in a row for that, the next not before
@@ -231,7 +231,7 @@ def _next_run(  # noqa: PLR0911 - as above
 
 
 def _difference(before: Order | None, order: Order) -> str:
-    """Why an order needs a run."""
+    """Reason why an order needs a run."""
     if order.operation is Operation.REMOVE:
         return "the object is being deleted"
     if before is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of a run, from its start to its end: the object's status, Events, metrics and the log."""
+"""Telling of a run, from its start to its end: the object's status, Events, metrics and the log."""
 
 from __future__ import annotations
 

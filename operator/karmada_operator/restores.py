@@ -31,7 +31,7 @@ LOOK = 60.0
 
 
 def seen_of(obj: Object) -> Seen:
-    """What decides of an EtcdRestore as an API server gives it."""
+    """Parts of an EtcdRestore that decide, of the object as an API server gives it."""
     meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     return Seen(
         uid=str(meta["uid"]),

@@ -160,14 +160,14 @@ class Runs:
         run.cancel(why)
 
     def left_beside(self, key: Key) -> bool:
-        """Whether a run that was left is one of the same control plane, and nobody follows it yet."""
+        """Return whether a run that was left is one of the same control plane, and nobody follows it yet."""
         with self._guard:
             left = [each for each in self._left if each != key]
         instance = self._instance(key)
         return any(self._instance(each) == instance for each in left)
 
     def suspects_beside(self, key: Key) -> bool:
-        """Whether another control plane worked until a run of this process failed."""
+        """Return whether another control plane worked until a run of this process failed."""
         with self._guard:
             return bool(self._suspects - {key})
 

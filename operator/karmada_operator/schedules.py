@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of an EtcdBackup decides, and what its schedule says now. Pure; the rules of schedules are the collection's own.
+"""Parts of an EtcdBackup that decide, and what its schedule says now. Pure; the collection has the rules of schedules.
 
 All is told from the status of the object and from the clock, so a restart of the operator forgets nothing, and a clock
 that jumps is wrong until the next look only.
@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups
 
 @dataclass(frozen=True)
 class Backups:
-    """What of an EtcdBackup decides. ``wanted`` is None if its spec cannot be used.
+    """Parts of an EtcdBackup that decide. ``wanted`` is None if its spec cannot be used.
 
     ``newest`` is the start of the newest verified backup by its status, ``requested`` the word of run-now that was
     carried out last, ``carried_out`` the generation that the status speaks of.

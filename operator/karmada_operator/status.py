@@ -52,7 +52,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Told:
-    """What the operator knows of one object. ``report`` is the status that the last run reported, None before it.
+    """Knowledge of the operator of one object. ``report`` is the status that the last run reported, None before it.
 
     ``phase`` is empty while the one of the object stands.
     """
@@ -74,7 +74,7 @@ class Told:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def having(self, *conditions: Condition) -> Told:
-        """The same with these conditions."""
+        """Copy with these conditions."""
         return replace(self, conditions={**self.conditions, **{each.kind: each for each in conditions}})
 
 

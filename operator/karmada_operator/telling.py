@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the status and the Events of an object say of what happens to it, by what it is. Pure.
+"""Words of the status and the Events of an object on what happens to it, by its kind. Pure.
 
 A control plane has the status that its report says (``status``). An EtcdBackup tells the age of its newest backup, an
 EtcdRestore how far it is; neither has a report of its own.
@@ -38,7 +38,7 @@ class News:
 
 
 class Telling(Protocol):
-    """What is told of objects of a kind. ``seen`` is the object as it is now, or as it was seen last."""
+    """Words on objects of a kind. ``seen`` is the object as it is now, or as it was seen last."""
 
     def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
         """Status of one for which nothing is done."""
@@ -59,7 +59,7 @@ class Telling(Protocol):
         """Status when a run has ended."""
 
     def news_of(self, order: Order, ending: Ending) -> News | None:
-        """What else than its outcome is worth an Event when a run has ended; None if nothing is."""
+        """News that are worth an Event beside the outcome of a run that has ended; None if there are none."""
 
 
 class OfControlPlanes:
@@ -96,7 +96,7 @@ class OfControlPlanes:
 
 
 class _OfBelongings:
-    """What EtcdBackups and EtcdRestores have in common: the generation told is the one that was carried out."""
+    """Common part of EtcdBackups and EtcdRestores: the generation told is the one that was carried out."""
 
     def refused(self, told: Told, seen: Seen, problems: Sequence[Problem]) -> Told:
         """See ``Telling``."""
@@ -247,7 +247,7 @@ _OF_CONTROL_PLANES: Telling = OfControlPlanes()
 
 
 def of(kind: Kind) -> Telling:
-    """What is told of objects of this kind."""
+    """Words on objects of this kind."""
     return _ALL.get(kind.lane, _OF_CONTROL_PLANES)
 
 

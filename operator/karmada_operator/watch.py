@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is there of a kind, kept current by list and watch. Of each object only what decides is kept.
+"""Objects of a kind, kept current by list and watch. Of each object only what decides is kept.
 
 Every object of a list or an event becomes a ``Seen`` at once, so a thousand documents take no memory. Nothing is
 concluded from an event: whoever listens is told which key is worth a look.
@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def seen_of(obj: Object, finalizer: str) -> Seen:
-    """What decides of an object as an API server gives it."""
+    """Parts of an object that decide, as an API server gives it."""
     meta, status = obj["metadata"], obj.get("status") or {}
     labels = meta.get("labels") or {}
     generation = int(meta.get("generation") or 0)
@@ -68,7 +68,7 @@ def _elsewhere(obj: Object) -> str:
 
 
 class Kept(Protocol):
-    """What is kept of an object; equal if nothing that decides has changed."""
+    """Parts of an object that are kept; equal if nothing that decides has changed."""
 
     @property
     def uid(self) -> str:
@@ -76,7 +76,7 @@ class Kept(Protocol):
 
     @property
     def version(self) -> str:
-        """Its resource version, which is not compared."""
+        """Resource version, which is not compared."""
 
 
 Of = TypeVar("Of", bound=Kept)
@@ -116,7 +116,7 @@ class Watcher(threading.Thread, Generic[Of]):
     # -- for others ------------------------------------------------------------------------------------------------
 
     def get(self, key: Key) -> Of | None:
-        """What is known of an object; None if it is not there."""
+        """Knowledge of an object; None if it is not there."""
         with self._guard:
             return self._seen.get(key)
 
@@ -210,5 +210,5 @@ class Watcher(threading.Thread, Generic[Of]):
 
 
 def _older(version: str, than: str) -> bool:
-    """Whether a resource version is older; only numbers can be compared."""
+    """Return whether a resource version is older; only numbers can be compared."""
     return version.isdigit() and than.isdigit() and int(version) < int(than)

@@ -47,7 +47,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}")
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the annotations of one object ask for; ``confirmations`` are (annotation, names)."""
+    """Wishes by the annotations of one object; ``confirmations`` are (annotation, names)."""
 
     paused: bool = False
     dry_run: bool = False

@@ -42,7 +42,7 @@ _LONGEST_REPORT = LONGEST_LINE - 512 * 1024
 
 
 class _Stop:
-    """Why the run is to end before its time, if it is; the first reason counts."""
+    """Reason why the run is to end before its time, if it is; the first one counts."""
 
     def __init__(self) -> None:
         self.outcome: Outcome | None = None
@@ -56,7 +56,7 @@ class _Stop:
 
 
 class _Heard:
-    """What ansible-runner says on the way."""
+    """Messages of ansible-runner on the way."""
 
     def __init__(self, out: TextIO, operation: str) -> None:
         self._out, self._operation = out, operation
@@ -245,7 +245,7 @@ def _result(rc: int, heard: _Heard, stop: _Stop) -> dict[str, Any]:
 
 
 def _facts(passed_on: dict[str, Any], name: str) -> dict[str, Any]:
-    """What the playbooks of backups and restores have passed on for what comes after, of the object of this name."""
+    """Facts of the object of this name, which the playbooks of backups and restores have passed on."""
     found: dict[str, Any] = {}
     for each in passed_on.get("karmada_backups_status") or ():
         if isinstance(each, dict) and each.get("name") == name:

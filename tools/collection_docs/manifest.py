@@ -133,12 +133,12 @@ class _Sections:
 
 
 def anchor(path: str) -> str:
-    """How Markdown pages on the usual hosts name the heading of a section."""
+    """Anchor of a section's heading, as Markdown pages on the usual hosts have it."""
     return "".join(letter for letter in path.lower() if letter.isalnum() or letter in "-_")
 
 
 def _inner(field: Schema, path: str) -> tuple[Schema, str]:
-    """What a list consists of, or the field itself."""
+    """Items of a list, or the field itself."""
     return (field["items"], f"{path}[]") if field.get("type") == "array" else (field, path)
 
 
@@ -190,7 +190,7 @@ def _with_details(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def _rules(details: Iterable[tuple[str, Schema]]) -> list[str]:
-    """What fields have to match and the messages of rules, by field; the rules themselves folded away."""
+    """Patterns of fields and the messages of rules, by field; the rules themselves folded away."""
     told, cel = [], []
     for path, schema in details:
         if "pattern" in schema:

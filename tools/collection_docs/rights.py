@@ -102,7 +102,7 @@ and of each resource that is listed:
 
 
 def page() -> str:
-    """What the accounts of host cluster and members need."""
+    """Page of the rights that the accounts of host cluster and members need."""
     inside, outside = _scopes()
     absent = host_permissions(namespace_exists=False, endpoint={"type": "ClusterIP"})
     always = host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"})
@@ -187,7 +187,7 @@ ENDPOINTS: tuple[tuple[Mapping[str, str], str], ...] = (
 
 
 def _notes() -> dict[Permission, str]:
-    """What is asked with the namespace there, for every endpoint; a note for what only one of them needs."""
+    """Requests with the namespace there, for every endpoint; a note for what only one of them needs."""
     found = dict.fromkeys(host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"}), "")
     for endpoint, note in ENDPOINTS:
         for each in host_permissions(namespace_exists=True, endpoint=endpoint):

@@ -102,7 +102,7 @@ def _to_its_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def why(root: Path, name: str, since: datetime) -> str:
-    """What a scenario, or the tests, wrote down when they failed; nothing where that file is of another run.
+    """Reason that a scenario, or the tests, wrote down when they failed; nothing where that file is of another run.
 
     Molecule destroys what there was after a failure, and its words about that are the last ones on the screen.
     """
@@ -136,7 +136,7 @@ def _failed_tests(file: Path) -> str:
 
 
 def failed(root: Path, names: Sequence[str]) -> str:
-    """Those of these names whose last run failed, each with its reason; for the end of a long output."""
+    """Names, of these, whose last run failed, each with its reason; for the end of a long output."""
     found = []
     for name in names:
         # Sorted, as of two that began in one second the later one counts.
@@ -164,7 +164,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """What it ran on, without a name of it."""
+    """Machine that it ran on, without a name of it."""
     kibibytes = int(Path("/proc/meminfo").read_text().split()[1])
     return {
         "cores": str(os.cpu_count()),

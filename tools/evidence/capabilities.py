@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the product can do, in the words of whoever would use it, and which scenarios and checks show it."""
+"""Capabilities of the product, in the words of whoever would use it, and which scenarios and checks show it."""
 
 from __future__ import annotations
 

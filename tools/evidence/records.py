@@ -40,7 +40,7 @@ class Record:
 
 
 def kept(records: Iterable[Record], new: Record) -> list[Record]:
-    """What is kept when one more run has ended: for each choice of settings the last pass, and a failure after it."""
+    """Records that are kept after one more run: for each choice of settings the last pass, and a failure after it."""
     others = [each for each in records if each.settings != new.settings]
     passes = [each for each in records if each.settings == new.settings and each.passed and not new.passed]
     return sorted([*others, *passes[-1:], new], key=lambda each: (sorted(each.settings.items()), each.began))

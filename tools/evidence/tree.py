@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which code decides the result of a check: the checkout cut into parts, and a digest of the content of each.
+"""Code that decides the result of a check: the checkout cut into parts, and a digest of the content of each.
 
 Documentation decides nothing for a scenario, nor do tests of other levels, nor what git ignores. A digest is of
 contents, so a commit, a rebase or a branch does not change it, and an edit that is not committed does.
@@ -112,14 +112,14 @@ def contents(root: Path) -> dict[str, str]:
 
 
 def digests(root: Path, name: str, parts: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of the ``contents``, which can be handed in, those parts that decide what becomes of a scenario or a check."""
+    """Digests of the parts of ``contents`` (which can be handed in) that decide the result of a scenario or a check."""
     parts = contents(root) if parts is None else parts
     chosen = deciding(parts, name, () if name in CHECKS else taken_along(root, name), scenarios(root))
     return {part: digest for part, digest in parts.items() if part in chosen}
 
 
 def deciding(parts: Iterable[str], name: str, along: Iterable[str], known: Iterable[str]) -> set[str]:
-    """Of these parts, those that decide the result; ``along`` are the scenarios that it uses, of all the ``known``."""
+    """Parts, of these, that decide the result; ``along`` are the scenarios that it uses, of all the ``known``."""
     if name == "contract":
         return set(parts) - {_DOCUMENTATION}
     if name in CHECKS:

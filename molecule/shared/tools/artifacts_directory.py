@@ -26,7 +26,7 @@ def sha256_of(path: Path) -> str:
 
 
 def link(program: Path, target: Path) -> None:
-    """The same file under another name; a copy where that is another file system."""
+    """Link to a file under another name; a copy where that is another file system."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(program, target)

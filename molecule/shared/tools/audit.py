@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client wrote to a cluster, by the cluster's own audit log.
+"""Writes of a client to a cluster, by the cluster's own audit log.
 
     audit.py mark LOG                                    a point in the log, to look from later
     audit.py writes LOG --since MARK [--agent PREFIX] [--but NAMESPACE]
@@ -27,7 +27,7 @@ STREAMS = frozenset({"portforward", "exec", "attach", "proxy"})
 
 
 def is_write(event: dict[str, Any]) -> bool:
-    """Whether this request was to change something, refused ones included."""
+    """Return whether this request was to change something, refused ones included."""
     target = event.get("objectRef") or {}
     query = parse_qs(urlsplit(event.get("requestURI", "")).query)
     return (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What AWX does with a project, a source of an inventory and a job, without its server.
+"""Work of AWX with a project, a source of an inventory and a job, without its server.
 
 Every step is ansible-runner's `transmit | worker | process`, as AWX calls them, and each worker is a process of its own
 in a folder of its own, which stands for /runner: what one leaves there, the next does not see. Between an update and a
@@ -51,7 +51,7 @@ def kubeconfig(content: str) -> Credential:
 
 @dataclass(frozen=True)
 class Done:
-    """What AWX has of a run: its status, events and artifacts. ``folder`` is what its worker has left."""
+    """Result of a run that AWX keeps: its status, events and artifacts. ``folder`` is what its worker has left."""
 
     status: str
     rc: int | None
@@ -66,7 +66,7 @@ class Done:
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """What ``set_stats`` has left, which later nodes of a workflow get as variables."""
+        """Data that ``set_stats`` has left, which later nodes of a workflow get as variables."""
         found = [each["event_data"] for each in self.events if each.get("event") == "playbook_on_stats"]
         return dict(found[0].get("artifact_data", {})) if found else {}
 
@@ -212,7 +212,7 @@ def _injected(credential: Credential, private: Path, inside: Path) -> dict[str, 
 
 
 def stored(exported: Mapping[str, Any]) -> dict[str, Any]:
-    """What the script of a job prints of an inventory that ansible-inventory has exported and AWX has kept.
+    """Output of the script of a job for an inventory that ansible-inventory has exported and AWX has kept.
 
     Each group has its own hosts, children and variables; one with neither hosts nor children is named among the
     children of ``all`` only.

@@ -53,7 +53,7 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Faults:
-    """How often what goes wrong; chances between 0 and 1, times in seconds since the proxy began."""
+    """Faults and how often they come; chances between 0 and 1, times in seconds since the proxy began."""
 
     errors: float = 0.0
     resets: float = 0.0

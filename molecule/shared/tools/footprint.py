@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab leaves on this machine: links, network namespaces, mounts, nftables tables, control groups, processes.
+"""Footprint of a lab on this machine: links, network namespaces, mounts, nftables tables, control groups, processes.
 
     footprint.py take FILE
     footprint.py same FILE [--within SECONDS]
@@ -64,7 +64,7 @@ def _processes(lab: Lab) -> Iterator[str]:
 
 
 def _is_alone(folder: Path) -> bool:
-    """Whether its parent is the first process of this machine, because the one that started it has ended."""
+    """Return whether its parent is the first process of this machine, because the one that started it has ended."""
     return (folder / "stat").read_text().rpartition(")")[2].split()[1] == "1"
 
 

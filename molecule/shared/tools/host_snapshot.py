@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is on a plain host, as a file: to see whether a control plane that went has left anything behind.
+"""Snapshot of a plain host, as a file: to see whether a control plane that went has left anything behind.
 
     host_snapshot.py take                                    (on the host, as root; prints the snapshot)
     host_snapshot.py diff BEFORE AFTER [--but PATTERN]...    (anywhere)
@@ -224,7 +224,7 @@ def sysctls(top: Path) -> Snapshot:
 
 
 def units() -> Snapshot:
-    """What systemd knows: which unit files there are and whether they are enabled, and what runs or has failed."""
+    """Units of systemd: which unit files there are and whether they are enabled, and what runs or has failed."""
     found = {}
     for line in _output("systemctl", "list-unit-files", "--no-legend", "--no-pager", "--plain"):
         name, enabled = line.split()[:2]
@@ -269,7 +269,7 @@ def _output(*command: str) -> list[str]:
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str], but: Iterable[str] = ()) -> Iterator[str]:
-    """What came (+), went (-) and changed (~), apart from what the scenario did itself."""
+    """Differences: what came (+), went (-) and changed (~), apart from what the scenario did itself."""
     own = [re.compile(pattern) for pattern in but]
     for name in sorted({*before, *after}):
         if before.get(name) == after.get(name) or any(pattern.fullmatch(name) for pattern in own):
@@ -283,7 +283,7 @@ def differences(before: Mapping[str, str], after: Mapping[str, str], but: Iterab
 
 
 def who_has(address: str, port: int = 9) -> str:
-    """What shows that a machine has this address, or nothing. One that refuses a connection has it."""
+    """Sign that a machine has this address, or nothing. One that refuses a connection has it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as client:
         client.settimeout(10)

@@ -166,7 +166,7 @@ class Trigger:
                 self.since = time.monotonic()
 
     def due(self) -> bool:
-        """Whether it is time."""
+        """Return whether it is time."""
         if self.after is not None and self.since is not None and time.monotonic() - self.since >= self.after:
             self.now.set()
         if self.when and not self.now.is_set():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an output shows a secret.
+"""Return whether an output shows a secret.
 
     leaks.py remember VALUES [--cluster NAME=KUBECONFIG]... [--lab LAB --host NAME]... [--file FILE]...
     leaks.py look VALUES LOG...
@@ -61,7 +61,7 @@ NOT_LOOKED_AT = (
 
 
 def in_base64(secret: bytes) -> set[str]:
-    """What base64 makes of it, wherever it stands in a longer text: there are three ways to cut one into threes."""
+    """Forms that base64 makes of it, wherever it stands in a longer text: there are three ways to cut that."""
     found = set()
     for before in range(3):
         text = base64.b64encode(b"\0" * before + secret).decode()
@@ -122,7 +122,7 @@ def values_in(contents: Mapping[str, bytes]) -> dict[str, set[str]]:
 
 
 def values_of(secrets: list[Object]) -> dict[str, set[str]]:
-    """What may not be shown of these Secrets."""
+    """Values of these Secrets that may not be shown."""
     return values_in(
         {
             f"{each['metadata'].get('namespace', '')}/{each['metadata']['name']}/{key}": base64.b64decode(encoded)
@@ -148,7 +148,7 @@ def texts_of(value: bytes) -> set[str]:
 
 
 def _is_public(words: list[str]) -> bool:
-    """Whether these, beside certificates, are all of a value, and a public key of SSH is the only key among them."""
+    """Return whether these, beside certificates, are all of a value, and its only key is a public one of SSH."""
     return not words or (any(word.startswith(PUBLIC_SSH) for word in words) and not any(map(_is_secret, words)))
 
 
@@ -180,7 +180,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _public_part(value: bytes) -> bytes:
-    """What everybody may know of a private key: an elliptic one ends with it, and its certificate has it, too."""
+    """Public part of a private key: an elliptic one ends with it, and its certificate has it, too."""
     start = value.find(b"-----BEGIN OPENSSH PRIVATE KEY-----")
     try:
         if start >= 0:
@@ -197,7 +197,7 @@ def _public_part(value: bytes) -> bytes:
 
 
 def _stands_in(public: bytes, word: str) -> bool:
-    """Whether this line of a PEM block is a piece of that."""
+    """Return whether this line of a PEM block is a piece of that."""
     try:
         return bool(public) and base64.b64decode(word, validate=True) in public
     except ValueError:
@@ -219,7 +219,7 @@ def _is_secret(word: str) -> bool:
 def leaks(
     text: str, values: Mapping[str, set[str]], patterns: Mapping[str, re.Pattern[str]] = PATTERNS
 ) -> Iterator[str]:
-    """What is in this text that should not be, by line."""
+    """Secrets in this text that should not be there, by line."""
     # A long output says most things many times; what could be a secret of it is little.
     runs = "\n".join(set(_TEXT_OF_BASE64.findall(text)))
     odd = {secret for texts in values.values() for secret in texts if not _TEXT_OF_BASE64.fullmatch(secret)}
@@ -253,7 +253,7 @@ def holding_keys(archive: bytes) -> dict[str, bytes]:
 
 
 def elsewhere(archive: bytes, values: Mapping[str, set[str]]) -> list[str]:
-    """Where in the files of this archive one of the values is."""
+    """Places in the files of this archive where one of the values is."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         return [
             f"/{member.name}: {line}"
@@ -274,7 +274,7 @@ def packing_elsewhere(root: str = "/") -> str:
 
 
 def _on_host(lab: str, host: str) -> dict[str, bytes]:
-    """What holds keys on a host; it goes from there into this program, and to no other place."""
+    """Files that hold keys on a host; their content goes from there into this program, and to no other place."""
     there = f"$(ls -d {' '.join(HOST_FOLDERS)} 2>/dev/null)"
     return holding_keys(_packed(lab, host, f"cd / && tar --create --files-from=/dev/null {there}"))
 

@@ -27,7 +27,7 @@ FOREIGN = ("ANSIBLE_", "MOLECULE_", "KUBECONFIG", "K8S_AUTH_")
 
 
 def users_environment(environment: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """What a user has in their shell, and what this run is given."""
+    """Environment that a user has in their shell, and what this run is given."""
     return {name: value for name, value in environment.items() if not name.startswith(FOREIGN)} | dict(given)
 
 

@@ -24,7 +24,7 @@ LONGEST_SECONDS = 10
 
 
 def ask(server: Upstream, path: str) -> str | None:
-    """Why there was no good answer, or None."""
+    """Reason why there was no good answer, or None."""
     connection = http.client.HTTPSConnection(server.host, server.port, context=server.tls, timeout=LONGEST_SECONDS)
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {server.token}"} if server.token else {})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rights an account used, by the audit log of a cluster, and which it was refused.
+"""Rights that an account used, by the audit log of a cluster, and which it was refused.
 
     rights.py LOG --since MARK --user USER --rights FILE [--expect REFUSED]...
 
@@ -25,7 +25,7 @@ Right = tuple[str, str, str]
 
 
 def requests_of(lines: Iterable[str], user: str) -> Iterator[tuple[Right, int, str]]:
-    """What the user asked for, the answer's code, and a line about it."""
+    """Requests of the user, the answer's code, and a line about each."""
     for line in lines:
         if not line.endswith("\n"):
             continue  # being written at this moment

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in some clusters, as a file: to see what an uninstall left behind, and whether two installs came out alike.
+"""Snapshot of some clusters, as a file: to see what an uninstall left behind, and whether two installs came out alike.
 
     snapshot.py take FILE --cluster NAME=KUBECONFIG... [--structure [--rollouts-aside]]
     snapshot.py diff BEFORE AFTER
@@ -100,7 +100,7 @@ def structure(each: Object) -> Object:
 
 
 def _secret_part(key: str, value: str) -> Any:
-    """What can be compared of a Secret's value: its shape where it is JSON."""
+    """Part of a Secret's value that can be compared: its shape where it is JSON."""
     if not key.endswith(".json"):
         return "<secret>"
     content = json.loads(base64.b64decode(value))
@@ -262,7 +262,7 @@ def take(clusters: Mapping[str, str], *, by_structure: bool, rollouts: bool = Tr
 
 
 def going(clusters: Mapping[str, str]) -> list[str]:
-    """What is being deleted at this moment; a snapshot with it in would ask for its return."""
+    """Objects that are being deleted at this moment; a snapshot with it in would ask for its return."""
     return [
         f"{name}: {name_of(each)}"
         for name, kubeconfig in clusters.items()

@@ -62,7 +62,7 @@ class Write:
 
 @dataclass
 class Record:
-    """What happened. Times are in seconds since the start."""
+    """Record of what happened. Times are in seconds since the start."""
 
     began: float = field(default_factory=time.monotonic)
     acknowledged: list[Write] = field(default_factory=list)
@@ -321,7 +321,7 @@ def during(server: Upstream, command: Sequence[str], rate: float, before: float,
 
 
 def broken(found: Mapping[str, Any], longest: float | None, *, no_failures: bool, pardon: str = "") -> list[str]:
-    """What was promised and did not hold."""
+    """Promises that did not hold."""
     told = []
     if not found["acknowledged"]:
         told.append("no write was acknowledged at all")
@@ -347,7 +347,7 @@ def keep_figure(file: Path, step: str, figure: str) -> None:
 
 
 def figure_of(found: Mapping[str, Any]) -> str:
-    """What came of it, in words."""
+    """Figure of what came of it, in words."""
     return (
         f"{found['acknowledged']} writes, {found['failed']} failed, {len(found['lost'])} lost, longest pause "
         f"{found['pause']} s; the run {found['command']['to'] - found['command']['from']:.0f} s"
