@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object, is_true
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Expired
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.watch import Watch
@@ -38,7 +38,7 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
     labels = meta.get("labels") or {}
     generation = int(meta.get("generation") or 0)
     needs, access = inputs.access(obj.get("spec"))
-    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ())
+    ready = is_true(obj, "Ready")
     return Seen(
         uid=str(meta["uid"]),
         generation=generation,

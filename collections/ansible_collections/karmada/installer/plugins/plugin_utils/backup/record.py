@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from ..document import crd
+from ..encoding import base64_text
 from ..problems import Problem, ProblemsError, Reason
 from ..redaction import shown
 
@@ -153,13 +154,13 @@ def new_signing_key() -> bytes:
 
 def signer_of(private_pem: bytes) -> str:
     """Public key of a signing key, in base64, as records and people name it."""
-    return base64.b64encode(_private(private_pem).public_key().public_bytes_raw()).decode()
+    return base64_text(_private(private_pem).public_key().public_bytes_raw())
 
 
 def signed(record: Record, private_pem: bytes) -> bytes:
     """The file of a record."""
     content = _plain(record)
-    signature = base64.b64encode(_private(private_pem).sign(_canonical(content))).decode()
+    signature = base64_text(_private(private_pem).sign(_canonical(content)))
     whole = {
         "backup": content,
         "signature": {"algorithm": "Ed25519", "key": signer_of(private_pem), "value": signature},

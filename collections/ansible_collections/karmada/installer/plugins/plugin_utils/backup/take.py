@@ -7,7 +7,6 @@ members, or it is begun anew.
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import platform
@@ -33,6 +32,7 @@ from ..components.table import ETCD
 from ..components.types import Component
 from ..document.backups import Wanted
 from ..document.schedule import longest_gap
+from ..encoding import base64_files
 from ..etcd import access, external
 from ..etcd.client import EndpointStatus, EtcdClient, EtcdError
 from ..pki import x509
@@ -345,7 +345,7 @@ class _Attempt:
     def _keys(self) -> Path:
         """File with what a restore needs beside etcd: the state with all keys, and the document."""
         path = self.folder / "keys.json"
-        files = {name: base64.b64encode(content).decode() for name, content in to_files(self.state).items()}
+        files = base64_files(to_files(self.state))
         with open(path, "xb", opener=encryption.reader_only) as stream:
             stream.write(
                 json.dumps({"format": record.FORMAT, "state": files, "document": self.run.deployment}).encode()

@@ -34,6 +34,7 @@ from ..components.table import (
 )
 from ..components.types import Addresses, Component, KeyPair, members_with_agent_hosts
 from ..document import manifest
+from ..encoding import base64_files
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.no_cluster import NoCluster
@@ -232,8 +233,7 @@ class OnHosts(Place):
 
     def hand_on_members(self, run: Run, access: Mapping[str, bytes], ready: Iterable[str]) -> bool:
         """Hand access to members on to the steps on hosts; returns whether any host lacks something of it."""
-        encoded = {name: base64.b64encode(config).decode() for name, config in access.items()}
-        self.handover.members = {"access": encoded, "ready": list(ready)}
+        self.handover.members = {"access": base64_files(access), "ready": list(ready)}
         differs = any(run.on_host(name).differs([KARMADA_SCHEDULER_ESTIMATOR.name]) for name in self.hosts)
         if differs and not run.check:
             run.save(replace(run.state, member_places=self.member_places(run.state)))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from ..components.instance import Instance
 from ..components.state import COLLECTION_VERSION, State, to_files
 from ..components.table import clashing_names
 from ..document.recorded import read_state
+from ..encoding import files_of
 from ..kube import lease
 from ..kube.cluster import Cluster
 from ..kube.errors import Conflict
@@ -147,8 +147,7 @@ class SecretStore(StateStore):
         self._version = version_of(found) if found else NOT_STORED
         if found is None:
             return None
-        files = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
-        return read_state(files, f"Secret {namespace}/{name} of the host cluster")
+        return read_state(files_of(found.get("data")), f"Secret {namespace}/{name} of the host cluster")
 
     # -- the lock --------------------------------------------------------------------------------------------------
 
