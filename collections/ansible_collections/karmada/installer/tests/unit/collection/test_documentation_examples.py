@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source, manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import (
+    backups,
+    inventory_source,
+    manifest,
+    restores,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.support import documentation, samples
 from collection_docs import sources, variables
@@ -119,6 +126,112 @@ def test_inventory_sources_are_read_by_the_plugin(blocks: list[documentation.Blo
                 assert inventory_source.load(str(source)).deployment["metadata"]["name"] == "prod"
             except ProblemsError as error:
                 pytest.fail(f"{block}: {error}")
+
+
+# -- everything else ---------------------------------------------------------------------------------------------------
+
+#: Objects of Kubernetes and Karmada: what they are for, users know; their API servers judge the rest.
+OBJECTS = {
+    "Deployment": "apps/v1",
+    "PropagationPolicy": "policy.karmada.io/v1alpha1",
+    "ClusterTaintPolicy": "policy.karmada.io/v1alpha1",
+}
+CHART = REPOSITORY / "operator/chart"
+
+
+def is_backup(document: Mapping[str, Any]) -> None:
+    """Judge an EtcdBackup or EtcdRestore as the engine does; an object may have a decision, which no file has."""
+    module = {backups.KIND: backups, restores.KIND: restores}[document["kind"]]
+    deployment = samples.document({})
+    deployment["metadata"]["namespace"] = document["metadata"].get("namespace", "default")
+    (found,) = module.resolved([document], deployment)
+    assert found["spec"]["deploymentRef"]["name"] == "prod"
+
+
+def is_object(document: Mapping[str, Any]) -> None:
+    """Judge the kind of an object, and that it has a name."""
+    assert OBJECTS[document["kind"]] == document["apiVersion"]
+    assert document["metadata"]["name"]
+
+
+def merged(defaults: Any, given: Any) -> Any:
+    """Values with the defaults of a chart, as Helm merges them: maps key by key, all else as a whole."""
+    if not (isinstance(defaults, Mapping) and isinstance(given, Mapping)):
+        return given
+    return {**defaults, **{key: merged(defaults.get(key), value) for key, value in given.items()}}
+
+
+def is_values(document: Mapping[str, Any]) -> None:
+    """Judge values of the operator's chart by its schema, as Helm does."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(merged(defaults, document), schema)
+
+
+def is_part_of_a_source(document: Mapping[str, Any]) -> None:
+    """Judge options of the inventory plugin."""
+    assert set(document) <= set(sources.documented()["inventory"]["karmada"]["doc"]["options"])
+
+
+def is_inventory(document: Mapping[str, Any]) -> None:
+    """Judge an inventory of the user's own."""
+    assert set(document["all"]) <= {"hosts", "vars", "children"}
+
+
+def is_list_of_collections(document: Mapping[str, Any]) -> None:
+    """Judge what ansible-galaxy installs."""
+    assert all(each["name"] for each in document["collections"])
+
+
+def judge(document: Any) -> Callable[[Any], None] | None:
+    """Judge of a YAML document, by its form; None if nobody knows what it is."""
+    if not isinstance(document, Mapping):
+        return None
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    options = sources.documented()["inventory"]["karmada"]["doc"]["options"]
+    forms: list[tuple[bool, Callable[[Any], None]]] = [
+        (document.get("kind") in (backups.KIND, restores.KIND), is_backup),
+        (document.get("kind") in OBJECTS, is_object),
+        (set(document) == {"all"}, is_inventory),
+        (set(document) == {"collections"}, is_list_of_collections),
+        (bool(document) and set(document) <= set(values), is_values),
+        (bool(document) and set(document) <= set(options), is_part_of_a_source),
+    ]
+    return next((each for fits, each in forms if fits), None)
+
+
+@by_page("yaml")
+def test_every_other_document_has_a_judge_and_is_accepted(blocks: list[documentation.Block]) -> None:
+    for block in blocks:
+        for document in documents(block):
+            # Plays, documents and inventory sources are judged elsewhere here.
+            if isinstance(document, list) or spec_of(document) is not None or "plugin" in document:
+                continue
+            judged_by = judge(document)
+            assert judged_by is not None, f"{block}: nobody knows what this is"
+            try:
+                judged_by(document)
+            except (ProblemsError, jsonschema.ValidationError) as error:
+                pytest.fail(f"{block}: {error}")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"kind": "EtcdBackup", "apiVersion": manifest.API_VERSION, "metadata": {"name": "b"}, "spec": {"schedul": ""}},
+        {"image": {"repositori": "registry.example.com/operator"}},
+        {"kind": "PropagationPolicy", "apiVersion": "policy.karmada.io/v1", "metadata": {"name": "a"}},
+    ],
+)
+def test_an_example_that_is_wrong_is_found(document: Any) -> None:
+    judged_by = judge(document)
+    assert judged_by is not None
+    with pytest.raises((ProblemsError, jsonschema.ValidationError, AssertionError)):
+        judged_by(document)
+
+
+def test_a_document_that_nobody_knows_has_no_judge() -> None:
+    assert judge({"something": "else"}) is None
 
 
 # -- playbooks ---------------------------------------------------------------------------------------------------------
