@@ -49,7 +49,7 @@ def seen_of(obj: Object) -> Seen:
 
 
 def hindrance(seen: Seen, beside: Beside) -> Wait | None:
-    """Hindrance in the control plane, which keeps anything from being done for its objects; None if there is none."""
+    """Reason in the control plane itself why nothing is done for its backups and restores; None if there is none."""
     deployment, name = beside.deployment, seen.deployment
     if deployment is None:
         return Wait(f"there is no KarmadaDeployment {name} here", reason="NoDeployment")

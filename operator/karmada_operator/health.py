@@ -116,7 +116,7 @@ class Health:
         self._listener = listener
 
     def settle(self, instance: Instance) -> None:
-        """Take what is there, and what becomes of it within SETTLE seconds, as what a run has left."""
+        """Take the objects of an instance, with their changes within SETTLE seconds, as what a run has left."""
         with self._guard:
             self._suspended.discard(instance)
             self._until[instance] = self._clock() + SETTLE

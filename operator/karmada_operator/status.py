@@ -121,7 +121,7 @@ def refused(told: Told, generation: int, problems: Sequence[Problem]) -> Told:
 
 
 def begun(told: Told, order: Order, lane: Lane, why: str) -> Told:
-    """Status when a run begins. A look at what is there does not leave the phase that was reached."""
+    """Status when a run begins. A run that only looks keeps the phase."""
     if order.operation is Operation.LOOK:
         return told.having(Condition("Progressing", True, "Looking", why))
     if order.operation is Operation.REMOVE:

@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class _Page:
-    """One object: what is told of it, what it has, and when it may be written again."""
+    """Status of one object: as it is to be, as it was written last, and when it may be written again."""
 
     uid: str
     told: Told

@@ -95,7 +95,7 @@ class ActionModule(KarmadaAction):
 
 
 def _taken(run: Run, wanted: list[Wanted], *, at_once: bool) -> dict[str, Any]:
-    """Take what is due; of members on plain hosts, say what is, and which hosts are to do it."""
+    """Take backups that are due. Of members on plain hosts, tell which are due and which hosts are to take them."""
     changes: list[str] = []
     done, problems = [], list[Problem]()
     here, due_on_hosts = ETCD in pod_components(run.spec), list[str]()
@@ -204,7 +204,7 @@ def _begun(run: Run) -> dict[str, Any]:
 
 
 def _of_fetched(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Store what was fetched from a host, or make a backup of what was stored. What fails is told again at the end."""
+    """Store a snapshot that was fetched from a host, or record it as a backup. Failures are told again at the end."""
     folder, records = Path(arguments["snapshot"]["file"]).parent, arguments["state"] == RECORDED
     changes, goes_on, made = list[str](), False, ""
     try:

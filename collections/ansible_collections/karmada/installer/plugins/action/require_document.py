@@ -118,7 +118,7 @@ def _of_environment(variables: Mapping[str, Any]) -> Iterable[Problem]:
 
 
 def _of_report(given: str) -> list[Problem]:
-    """Problem of a form of the report that there is not, which the last step would find otherwise."""
+    """Problem of an unknown form of the report, which the last step of the run would find otherwise."""
     # Where the inventory plugin has made the hosts, there is always a file.
     found = forms.problem(given, file="report")
     return [found] if found else []

@@ -29,7 +29,7 @@ class ActionModule(HostAction):
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Take the step, if it concerns this host. What cannot be asked does not answer, which is told later."""
+        """Take the step, if it concerns this host. A member that cannot be asked is told later, with all others."""
         if self.karmada.stored_state is None or (self.seen.refusal and arguments["state"] == SEEN):
             return {"changed": False}
         if arguments["state"] == SEEN:

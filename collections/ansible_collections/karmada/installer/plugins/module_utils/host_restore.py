@@ -48,7 +48,7 @@ def look(system: System, names: Sequence[str], folder: str) -> dict[str, Any]:
 
 
 def expect(system: System, instance: str, reader: str, size: int, folder: str, room: int) -> None:
-    """Make an empty file for the user that brings a snapshot of this size. ``room`` is what its data is to need.
+    """Make an empty file for the user that brings a snapshot of ``size`` bytes; its data needs ``room`` bytes.
 
     Raises HostError if there is no room for both, or the folder of the data is there already.
     """

@@ -109,8 +109,8 @@ def _known(
     listed: etcd_requests.Members | None,
     without_node: str,
 ) -> steps.Known:
-    """Member on record. Its data is lost if its volume is another one than recorded, unless it works with that, and
-    with a node that was given up.
+    """Member on record. Its data is lost if its node was given up, or if its volume is not the one on record and it is
+    not healthy with that.
     """
     now = volumes.get(record.name)
     lost = record.lost or ("" if record.coming else without_node)

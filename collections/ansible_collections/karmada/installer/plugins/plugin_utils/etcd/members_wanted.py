@@ -101,6 +101,6 @@ def _settled_step(run: Run, wanted: Sequence[str], replace_names: Collection[str
 
 
 def ids_of(seen: steps.Seen, names: Collection[str]) -> frozenset[str]:
-    """IDs of the members of these names that have a vote: one that is still coming is none that was asked for."""
+    """IDs of the members of these names that have a vote. A learner has none yet, so its ID is left out."""
     learners = {each.id for each in seen.members or () if each.learner}
     return frozenset(each.id for each in seen.known if each.name in names and each.id and each.id not in learners)

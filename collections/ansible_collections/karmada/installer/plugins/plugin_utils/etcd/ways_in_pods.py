@@ -26,8 +26,9 @@ _DNS_PORTS = (53, 5353)
 
 
 def problems(run: Run) -> list[Problem]:
-    """Policies that keep members from each other, or from the name service, if there are to be several and some are to
-    come.
+    """Network policies that would keep members from each other, or from the name service.
+
+    They are looked for where a member is to be added beside another one.
     """
     etcd = run.stored_state.etcd if run.stored_state else None
     known = {each.name for each in etcd.members} if etcd and etcd.bootstrapped else set()

@@ -16,7 +16,7 @@ from .new_data import COPIES, members
 
 
 def problems(run: Run, record: Record, there: int) -> Iterator[Problem]:
-    """Reasons. What is there already, ``there``, needs no room on a disk that tells how much is free."""
+    """Reasons. The size of the data that is there, ``there``, is not used: hosts tell how much of a disk is free."""
     del there
     yield from in_trouble(run)
     yield from _members(run)

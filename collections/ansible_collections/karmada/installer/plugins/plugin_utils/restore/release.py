@@ -44,7 +44,7 @@ class Releasing:
         return self._wanted() if self._decides else self._journal.parts or held.EVERYTHING
 
     def loose(self) -> list[str]:
-        """Reasons why not all is held that is to be, by what is on record."""
+        """Parts that should be held by the record and are not, each with its reason."""
         journal = self._journal
         if not self._decides or journal.step not in (Step.HOLD, Step.PART_RELEASED) or not is_partial(journal):
             return []

@@ -91,8 +91,9 @@ class StateStore(ABC):
 
     @abstractmethod
     def recording(self, run: Run) -> AbstractContextManager[None]:
-        """As ``writing``, for what is noted beside the operation of the journal: that stays as it is, and a lock that
-        was taken for it alone is let go at the end.
+        """Context to note something beside the operation of the journal, which stays as it is.
+
+        Otherwise as ``writing``; a lock that was taken for this alone is released at the end.
         """
 
     def read_again(self, run: Run) -> None:
