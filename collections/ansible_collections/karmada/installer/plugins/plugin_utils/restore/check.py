@@ -273,7 +273,7 @@ def _foreign_agents(run: Run, record: Record, live: Live, named: Sequence[str]) 
 
 
 def _same_keys(run: Run, chosen: Chosen, keys: Sequence[Any]) -> None:
-    """Raise ProblemsError unless the keys that content of etcd needs (encryption, tokens) are the same in the backup."""
+    """Raise ProblemsError unless keys that content of etcd needs (encryption, tokens) are the same in the backup."""
     with workplace.opened() as folder:
         file = verify.decrypted(chosen.target, chosen.record, KEYS, keys, folder, chosen.where)
         then = verify.state_of(file, chosen.where)
