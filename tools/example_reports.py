@@ -37,8 +37,10 @@ WINDOWS = {"narrow": (400, 800), "tablet": (820, 1000), "wide": (1280, 900)}
 PATIENCE = 60
 #: Picture of the guide → example, window, scheme, and the greatest height in pixels.
 PICTURES = {
-    "report-light": ("pods-3", "wide", "light", 1500),
-    "report-dark": ("hosts-300", "wide", "dark", 1960),
+    "report-3-light": ("pods-3", "wide", "light", 1500),
+    "report-3-dark": ("pods-3", "wide", "dark", 1500),
+    "report-300-light": ("hosts-300", "wide", "light", 1960),
+    "report-300-dark": ("hosts-300", "wide", "dark", 1960),
     "report-narrow": ("pods-3-broken", "narrow", "light", 1400),
 }
 CERTIFICATES = (
@@ -66,10 +68,10 @@ EXAMPLES = {
     "pods-3-broken": Example(3, broken=3),
     "pods-300": Example(300, broken=60),
     "pods-1000": Example(1000, broken=25),
-    "pods-etcd-on-hosts": Example(8, broken=5, hosts=3),
+    "pods-etcd-on-hosts": Example(8, broken=5, storage="directory", hosts=3),
     "pods-external-etcd": Example(20, storage="external"),
-    "hosts-3": Example(3, mode="Binary", hosts=3),
-    "hosts-300": Example(300, broken=100, mode="Binary", hosts=5),
+    "hosts-3": Example(3, mode="Binary", storage="directory", hosts=3),
+    "hosts-300": Example(300, broken=100, mode="Binary", storage="directory", hosts=5),
 }
 
 
@@ -82,7 +84,9 @@ def status(example: Example) -> dict[str, Any]:
     told = f"not ready, or not as listed: {', '.join(broken)}"
     conditions = [
         _condition("Ready", not broken, told if broken else "everything that was asked for is ready"),
-        _condition("ComponentsReady", True, "every component is ready"),
+        _condition(
+            "ComponentsReady", not down, f"not ready: etcd on {', '.join(down)}" if down else "every component is ready"
+        ),
         _condition("ControlPlaneReady", True, "the API server, the aggregated API and the CRDs answer"),
         _condition("MembersReady", not broken, told if broken else "all listed members are ready"),
     ]
@@ -95,7 +99,7 @@ def status(example: Example) -> dict[str, Any]:
         "kubernetesVersion": "v1.35.4",
         "etcdVersion": "v3.6.16",
         "conditions": conditions,
-        "components": [*_components(members, example)],
+        "components": [*_components(members, example, len(down))],
         **({"hosts": hosts} if hosts else {}),
         "etcd": {
             "storage": example.storage,
@@ -108,7 +112,7 @@ def status(example: Example) -> dict[str, Any]:
             *({"name": each, "notAfter": _after(350 if example.members else 20)} for each in CERTIFICATES),
             *({"name": each, "notAfter": _after(3640)} for each in AUTHORITIES),
         ],
-        "problems": [*_problems(broken, down)],
+        "problems": [*_problems(members, down)],
     }
 
 
@@ -120,9 +124,7 @@ def _member(number: int, example: Example) -> dict[str, Any]:
     if not example.broken or number % example.broken:
         return {**known, "ready": True, "reason": "ClusterReady", **since}
     if number % (3 * example.broken):
-        message = (
-            f"https://{name}.example.com:6443 does not answer: connection timed out. Next: mend that and run again"
-        )
+        message = f"https://{name}.example.com:6443 does not answer: connection timed out. Next: let it answer"
         return {**known, "ready": False, "reason": "ClusterNotReachable", "message": message, **since}
     return {
         "name": name,
@@ -141,7 +143,7 @@ def _host(number: int, example: Example) -> dict[str, Any]:
     return host
 
 
-def _components(members: list[dict[str, Any]], example: Example) -> Iterator[dict[str, Any]]:
+def _components(members: list[dict[str, Any]], example: Example, down: int) -> Iterator[dict[str, Any]]:
     for component in COMPONENTS:
         desired = 3 if component.name == "etcd" or example.mode == "Binary" else 2
         if component.per_member:
@@ -151,7 +153,11 @@ def _components(members: list[dict[str, Any]], example: Example) -> Iterator[dic
                 for each in pushed
             )
         elif not component.optional or example.members > 3:
-            yield {"name": component.name, "desired": desired, "ready": desired}
+            yield {
+                "name": component.name,
+                "desired": desired,
+                "ready": desired - (down if component.name == "etcd" else 0),
+            }
 
 
 def _endpoint(number: int, example: Example, down: list[str]) -> dict[str, Any]:
@@ -162,11 +168,17 @@ def _endpoint(number: int, example: Example, down: list[str]) -> dict[str, Any]:
     return {**found, "version": "v3.6.16", "dbSizeBytes": 25_444_352 + 4096 * number}
 
 
-def _problems(broken: list[str], down: list[str]) -> Iterator[dict[str, Any]]:
-    for name in broken[:20]:
-        where, what = f"member {name}", f"https://{name}.example.com:6443 does not answer: connection timed out"
-        remedy = "mend that and run again"
-        yield {"severity": "error", "reason": "MemberUnreachable", "what": what, "where": where, "remedy": remedy}
+def _problems(members: list[dict[str, Any]], down: list[str]) -> Iterator[dict[str, Any]]:
+    broken = [each for each in members if not each["ready"]]
+    for each in broken[:20]:
+        name, error = each["name"], {"severity": "error", "where": f"member {each['name']}"}
+        if each["reason"] == "NotJoined":
+            told = {"what": f"there is no Secret karmada-system/{name}", "remedy": "create it, then run again"}
+            yield {**error, "reason": "SecretNotFound", **told}
+        else:
+            what = f"https://{name}.example.com:6443 does not answer: connection timed out"
+            remedy = "let it answer again (its network, firewalls, its API server), then run again"
+            yield {**error, "reason": "MemberUnreachable", "what": what, "remedy": remedy}
     for name in down:
         what = "karmada-prod-etcd.service failed (failed), result exit-code, last exit 1"
         yield {"severity": "warning", "reason": "UnitNotHealthy", "what": what, "where": f"host {name}", "remedy": ""}
