@@ -50,6 +50,7 @@ def _about(run: Run, observed: report.Observation, made: list[str]) -> block.Abo
         installed=run.stored_state is not None,
         changes=made,
         address=run.public_url if there else "",
+        names_unpinned=run.operation == "report",
     )
     if run.check:
         return about

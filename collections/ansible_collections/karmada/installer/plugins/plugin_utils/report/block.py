@@ -44,6 +44,8 @@ class About:
     kubeconfig: str = ""
     report_file: str = ""
     page_file: str = ""
+    #: The images that nothing pins are named. A run with a preflight has named them there.
+    names_unpinned: bool = False
 
 
 def text(observed: Observation, about: About) -> str:
@@ -55,6 +57,8 @@ def text(observed: Observation, about: About) -> str:
         lines += ["", "Needs attention:", *attention]
     if there:
         lines += ["", *_control_plane(observed, about), *_members(observed)]
+    if there and about.names_unpinned and observed.unpinned:
+        lines += labelled("hint", observed.unpinned)
     if not about.check and about.installed:
         lines += ["", *_changed(about)]
     return "\n".join([*lines, *_next(about)])

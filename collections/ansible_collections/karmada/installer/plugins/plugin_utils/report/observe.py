@@ -133,6 +133,7 @@ def observation(run: Run, seen: Seen) -> Observation:
         not_pulled=seen.not_pulled,
         totals=seen.api.get("totals", {}),
         installed=bool(run.stored_state and run.stored_state.document),
+        unpinned=image_pins.notice(run.instance) if run.stored_state else "",
         wanted_members=list(run.spec.member_by_name),
         notes=[
             *version_notes(seen.versions),

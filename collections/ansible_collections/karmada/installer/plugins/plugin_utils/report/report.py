@@ -138,6 +138,8 @@ class Observation:
     not_pulled: str = ""
     #: How much there is in the control plane, by kind; empty while it does not answer.
     totals: Mapping[str, int] = field(default_factory=dict)
+    #: Sentence that names the images, of pods and of programs on hosts, whose digest nothing pins; empty if none is.
+    unpinned: str = ""
 
 
 def status(observed: Observation, former: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -346,7 +348,10 @@ def warnings(observed: Observation) -> list[Problem]:
 
 def problems(observed: Observation) -> list[Problem]:
     """Problems of the report, for programs: those of members, then warnings and hints."""
-    return in_order([*(each for broken in observed.broken_members for each in broken.problems), *warnings(observed)])
+    found = [*(each for broken in observed.broken_members for each in broken.problems), *warnings(observed)]
+    if observed.unpinned:
+        found.append(Problem.hint(observed.unpinned, Reason.IMAGE_NOT_PINNED))
+    return in_order(found)
 
 
 def age(since: str, now: datetime) -> str:

@@ -72,11 +72,18 @@ class Runs:
             only_which = "controlPlane" not in host["roles"] and what.get("stored", {}).get("serial")
             self.see(**{host["name"]: {**what, **({"stored": {**what["stored"], "files": {}}} if only_which else {})}})
 
-    def step(self, document: Object | None = None, *, check: bool = False, holder: str = "me@here") -> Run:
+    def step(
+        self,
+        document: Object | None = None,
+        *,
+        check: bool = False,
+        holder: str = "me@here",
+        operation: str = "apply",
+    ) -> Run:
         run = Run(
             document or deployment(),
             Connection(),
-            operation="apply",
+            operation=operation,
             holder=holder,
             check=check,
             say=lambda _message: None,

@@ -226,13 +226,18 @@ class View:
     def summary(self) -> str:
         """Sentence of the condition Ready while it holds, else the number of matters that are listed."""
         if self.state is not State.OK:
-            return f"{len(self.items)} {'matter needs' if len(self.items) == 1 else 'matters need'} attention."
+            return f"{self.attention} {'matter needs' if self.attention == 1 else 'matters need'} attention."
         text = printable(self._condition("Ready").get("message", ""), 600)
         return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
+    @property
+    def attention(self) -> int:
+        """Number of matters that need attention; hints are listed with them, and need none."""
+        return sum(each.state is not State.OK for each in self.items)
+
     @cached_property
     def items(self) -> list[Item]:
-        """Matters that need attention, by weight: conditions that do not hold, then problems in their order."""
+        """Matters by weight: conditions that do not hold, then problems in their order, hints last."""
         items = [
             Item(State.BAD, "not met", _word(each, "type"), _text(each, "message"))
             for each in _entries(self._status, "conditions")

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.karmada.installer.plugins.action import host_programs, journal
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_lock import LockedError
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 from ansible_collections.karmada.installer.plugins.modules import _etcd_change as etcd_change
+from ansible_collections.karmada.installer.plugins.modules import _etcd_room as etcd_room
 from ansible_collections.karmada.installer.plugins.modules import _etcd_snapshot as etcd_snapshot
 from ansible_collections.karmada.installer.plugins.modules import _host_program_files as host_program_files
+from ansible_collections.karmada.installer.plugins.modules import _host_restore as host_restore
 from ansible_collections.karmada.installer.plugins.modules import _host_state as host_state_module
 from ansible_collections.karmada.installer.plugins.modules import _host_tree as host_tree
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
@@ -42,7 +45,7 @@ def host(tmp_path: Path) -> Host:
 
 def on(module: Any, host: System, holder: str, check: bool, **wanted: Any) -> Object:
     """What a module does on a host, with what it is given beside name and holder."""
-    found: Object = module._perform(host, {"name": "prod", "holder": holder, **wanted}, check)
+    found: Any = module._perform(host, {"name": "prod", "holder": holder, **wanted}, check)
     return found
 
 
@@ -91,12 +94,33 @@ def snapshot_step(state: str) -> Callable[[Host, str, bool], Object]:
     return lambda host, holder, check: on(etcd_snapshot, host, holder, check, **wanted)
 
 
+def room_step(state: str) -> Callable[[Host, str, bool], Object]:
+    wanted = {"state": state, "url": "https://192.0.2.1:2379", "folder": "/etc/none", "revision": 7, "member": "a"}
+    return lambda host, holder, check: on(etcd_room, host, holder, check, **wanted)
+
+
+def restore_step(state: str) -> Callable[[Host, str, bool], Object]:
+    texts = dict.fromkeys(("digest", "program", "url", "authority", "certificate", "key", "certificates"), "")
+    numbers = dict.fromkeys(("size", "room", "revision"), 0)
+    wanted = {**texts, **numbers, "state": state, "folder": "/etc/none", "user": "root", "reader": "root"}
+    return lambda host, holder, check: on(host_restore, host, holder, check, **wanted, units=[], flags=[], prefixes={})
+
+
+#: Module and state → a step that has it do that on a host.
 STEPS = {
-    **{f"tree {state}": tree_step(state) for state in ("present", "stopped", "absent", "held")},
-    **{f"programs {state}": program_step(state) for state in ("present", "absent")},
-    **{f"state {state}": state_step(state) for state in ("kept", "written", "absent")},
-    **{f"etcd {state}": etcd_step(state) for state in ("added", "promoted", "removed", "led")},
-    **{f"snapshot {state}": snapshot_step(state) for state in ("taken", "absent")},
+    **{f"_host_tree {state}": tree_step(state) for state in ("present", "stopped", "absent", "held")},
+    **{f"_host_program_files {state}": program_step(state) for state in ("present", "absent")},
+    **{f"_host_state {state}": state_step(state) for state in ("kept", "written", "absent")},
+    **{f"_etcd_change {state}": etcd_step(state) for state in ("added", "promoted", "removed", "led")},
+    **{f"_etcd_room {state}": room_step(state) for state in ("compacted", "defragmented", "disarmed")},
+    **{f"_etcd_snapshot {state}": snapshot_step(state) for state in ("taken", "absent")},
+    **{f"_host_restore {state}": restore_step(state) for state in ("seen", "expected", "made", "absent", "counted")},
+}
+#: What asks nobody for the lock, and why.
+WITHOUT_LOCK = {
+    "_host_state read": "changes nothing",
+    "_host_state locked": "takes the lock",
+    "_host_state released": "gives the lock back if it is the holder's",
 }
 
 
@@ -105,18 +129,47 @@ def files_of(host: Host) -> dict[str, bytes]:
 
 
 @pytest.fixture(autouse=True)
-def _owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only root may give files to root, and there is no etcd here."""
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What etcd and etcdutl were asked for, which are not here; and only root may give files to root."""
+    found: list[str] = []
+
+    def note(name: str, answer: Object) -> Callable[..., Object]:
+        def of(*_arguments: Any, **_more: Any) -> Object:
+            found.append(name)
+            return dict(answer)
+
+        return of
+
+    def post(path: str, *_arguments: Any) -> Object:
+        found.append(path)
+        return {}
+
     monkeypatch.setattr("os.chown", lambda *_arguments: None)
-    monkeypatch.setattr(etcd_change.etcd_member, "poster", lambda *_arguments: None)
-    monkeypatch.setattr(etcd_change.etcd_member, "change", lambda *_arguments, **_more: {"changed": True})
-    monkeypatch.setattr(etcd_snapshot.host_snapshot, "take", lambda *_arguments: {"size": 1})
+    monkeypatch.setattr(etcd_change.etcd_member, "poster", lambda *_arguments: post)
+    monkeypatch.setattr(etcd_change.etcd_member, "change", note("change", {"changed": True}))
+    monkeypatch.setattr(etcd_snapshot.host_snapshot, "take", note("take", {"size": 1}))
+    for name in ("look", "expect", "make", "content"):
+        monkeypatch.setattr(host_restore.host_restore, name, note(name, {}))
+    return found
+
+
+def states_of(module: str) -> list[str]:
+    """States that a module takes, as its documentation has them."""
+    source = (ROOT / f"plugins/modules/{module}.py").read_text()
+    (text,) = re.findall(r'^DOCUMENTATION = r"""\n(.*?)^"""', source, re.DOTALL | re.MULTILINE)
+    return [f"{module} {state}" for state in yaml.safe_load(text)["options"]["state"]["choices"]]
+
+
+def test_every_state_of_every_module_that_changes_a_host_is_among_the_steps() -> None:
+    """So a module or a state that is new is tried without the lock, or has a reason."""
+    every = [state for module in (*host_action.CHANGING_MODULES, "_host_state") for state in states_of(module)]
+    assert sorted([*STEPS, *WITHOUT_LOCK]) == sorted(every)
 
 
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("has_it", [BEN, ""])
 def test_what_changes_a_host_is_refused_without_the_lock_and_has_changed_nothing(
-    host: Host, name: str, has_it: str
+    host: Host, name: str, has_it: str, asked: list[str]
 ) -> None:
     if has_it:
         host_lock.take(host, "prod", has_it)
@@ -128,28 +181,31 @@ def test_what_changes_a_host_is_refused_without_the_lock_and_has_changed_nothing
     assert error.value.holder == has_it
     assert files_of(host) == before
     assert host.commands == []
+    assert asked == []
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_what_changes_a_host_renews_the_lock(host: Host, name: str) -> None:
+def test_what_changes_a_host_renews_the_lock(host: Host, name: str, asked: list[str]) -> None:
     before = host_lock.clock() - host_lock.LOCK_SILENCE - 1
     host_lock.take(host, "prod", ANNA, now=before)
     STEPS[name](host, ANNA, False)
+    # It does get that far with the lock: else to be refused without it would say nothing.
+    assert bool(asked) == (name.startswith(("_etcd", "_host_restore")) and not name.endswith("absent"))
     with pytest.raises(LockedError, match=f"{ANNA} is working on prod"):
         host_lock.take(host, "prod", BEN)
 
 
-@pytest.mark.parametrize("name", [*STEPS, "state locked", "state released"])
+@pytest.mark.parametrize("name", [*STEPS, "_host_state locked", "_host_state released"])
 @pytest.mark.parametrize("has_it", [BEN, ""])
 def test_a_check_takes_no_lock_asks_for_none_and_writes_nothing(host: Host, name: str, has_it: str) -> None:
     if has_it:
         host_lock.take(host, "prod", has_it)
     before = files_of(host)
-    if name == "state locked":
-        asked = {"address": "127.0.0.1", "folders": [], "virtual_ip": ""}
-        on(host_state_module, host, ANNA, True, state="locked", dead_holder="", **asked)
+    if name == "_host_state locked":
+        looked_at = {"address": "127.0.0.1", "folders": [], "virtual_ip": ""}
+        on(host_state_module, host, ANNA, True, state="locked", dead_holder="", **looked_at)
     else:
-        {**STEPS, "state released": state_step("released")}[name](host, has_it or ANNA, True)
+        {**STEPS, "_host_state released": state_step("released")}[name](host, has_it or ANNA, True)
     assert files_of(host) == before
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,11 +23,17 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.agent import ROW as AGENT
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import reach_probe
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.findings import Findings
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render.pods import pod_template
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe, observe_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.html.page import page
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.reach import Target
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host
-from ansible_collections.karmada.installer.tests.unit.support.samples import FULL_SPEC, OWNER, document, state
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, remembered, seen
+from ansible_collections.karmada.installer.tests.unit.support.samples import FULL_SPEC, NOW, OWNER, document, state
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -281,10 +288,51 @@ def test_it_is_told_once_and_before_the_first_change(lock: dict[str, Any], monke
     }
     action: Any = preflight.ActionModule
     action.perform(None, run, arguments)
-    action = report.ActionModule
-    summary = action.perform(None, run, {"broken_members": [], "form": "json", "backups": []})["summary"]
-    told = [line for line in (*said, *summary) if "no digest is known beforehand" in line]
+    found = reported(run)
+    told = [line for line in (*said, *found["summary"]) if "no digest is known beforehand" in line]
     assert [line.split()[0] for line in told] == ([] if lock else ["hint:"])
+
+
+def reported(run: Run) -> dict[str, Any]:
+    """Result of the step that reports."""
+    action: Any = report.ActionModule
+    found: dict[str, Any] = action.perform(None, run, {"broken_members": [], "form": "json", "backups": []})
+    return found
+
+
+PODS = {"endpoint": {"type": "ClusterIP"}}
+
+
+@pytest.mark.parametrize("lock", [{}, FULL_LOCK], ids=["empty", "full"])
+@pytest.mark.parametrize("spec", [PODS, BINARY], ids=["pods", "hosts"])
+def test_every_report_names_them(
+    spec: dict[str, Any], lock: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a problem for programs and pages after any run; where nothing but the report is shown, for people, too."""
+    monkeypatch.setattr(artifact_source, "read_lock", lambda: lock)
+    for module in (observe, observe_hosts):
+        monkeypatch.setattr(module, "control_plane_answers", lambda _run: {})
+    monkeypatch.setattr(observe, "etcd_health", lambda _run: observe.NO_ETCD)
+    for operation in ("install", "report"):
+        if spec is PODS:
+            labels = {"app.kubernetes.io/name": ETCD.name, "app.kubernetes.io/instance": "prod"}
+            cluster = host()
+            run = fake_run(document(spec), cluster, stored=state(), operation=operation)
+            metadata = {"name": "prod-etcd", "namespace": run.namespace, "labels": labels}
+            cluster.put({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": {"replicas": 1}})
+        else:
+            runs = Runs(tmp_path / operation)
+            known = remembered(document=document(spec), hosts={each["name"]: each for each in HOSTS})
+            runs.see(**dict.fromkeys(("h1", "h2", "h3"), seen(Stored(4).after(known))))
+            run = runs.step(document(spec), operation=operation)
+        found = reported(run)
+        problems = [each for each in found["status"]["problems"] if each["reason"] == Reason.IMAGE_NOT_PINNED]
+        assert [each["severity"] for each in problems] == ([] if lock else ["hint"])
+        assert all("the images of etcd" in each["what"] for each in problems)
+        shown = [line for line in found["summary"] if "no digest is known beforehand" in line]
+        assert len(shown) == (0 if lock or operation == "install" else 1)
+        if problems:
+            assert problems[0]["what"] in page("prod", "karmada-prod", found["status"], NOW)
 
 
 def test_every_component_of_the_table_has_an_image_that_can_be_pinned() -> None:

@@ -16,6 +16,7 @@ import pytest
 from ansible.template import Templar
 from ansible_collections.karmada.installer.plugins.action import workloads
 from ansible_collections.karmada.installer.plugins.action.ssh_files import ActionModule
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import source as artifact_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     EtcdMemberState,
     EtcdState,
@@ -347,6 +348,7 @@ def endpoints(*healthy: bool) -> list[EndpointStatus]:
 
 def test_the_report_tells_of_units_as_of_pods(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe_hosts, "look", lambda _: seen_in_pods())
+    monkeypatch.setattr(artifact_source, "read_lock", dict)
     run = runs.step(remembered())
     unit = units.unit_name(run.instance, ETCD)
     runs.see(units={unit: {"program": "", "reason": ""}})
@@ -356,6 +358,8 @@ def test_the_report_tells_of_units_as_of_pods(runs: Runs, monkeypatch: pytest.Mo
     found = observe_hosts.observe_etcd_on_hosts(runs.step(remembered()))
     assert found.components[0] == ComponentStatus("etcd", desired=3, ready=2, trouble="etcd3: failed")
     assert [*map(str, found.notes)] == [f"host etcd3: {unit} failed", "of the pods"]
+    assert "the images of etcd (programs of hosts" in found.unpinned
+    assert "karmada-scheduler" in found.unpinned
     assert {"etcd-server", "etcd-peer", "karmada-apiserver"} <= found.certificates.keys()
     expected = pki.expiry(run.material.leaves["karmada-apiserver"].certificate).isoformat()
     assert found.certificates["etcd-server"] == expected
