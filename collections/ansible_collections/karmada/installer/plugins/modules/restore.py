@@ -112,6 +112,12 @@ options:
       - File with a private key of a recipient, as C(age-keygen) writes it, on the machine that Ansible runs on.
     type: path
     default: ""
+  survivor:
+    description: >-
+      Name of a member of etcd that has its data while most others have lost theirs. With O(state=begun) what it has is
+      kept as a backup, and that is restored; its name is that which O(confirm) requires.
+    type: str
+    default: ""
   foreign_agents:
     description: Members in mode Pull whose agents are somebody else's, and were stopped by them.
     type: list

@@ -44,6 +44,7 @@ from .plan import (
     recorded,
 )
 from .release import Releasing
+from .source import Source, judged
 
 _STOPS = {
     Step.STOP_WRITERS: WRITERS,
@@ -131,25 +132,18 @@ class Restoring:
         if stored and stored.restore and not may_begin_anew(stored.restore, stored.etcd.generation):
             check.require_same(run, self.asked, stored.restore)
             return False
-        chosen = check.choose(run, self.asked)
-        self.asked = self.asked.completed(run, chosen.wanted)
-        if stored and stored.restore and check.is_done(stored.restore, chosen):
-            run.say(f"{chosen.record.name} was restored and released; to restore it again, write another EtcdRestore")
-            return False
         before = take.generation(run.state), run.state.restore
-        live = check.look(run)
-        check.refuse(run, chosen, live, self.asked)
-        told = check.loss(run, chosen, live)
-        check.require_confirmed(chosen, told, self.asked.confirm)
-        run.say(f"restoring {chosen.record.name}. What is lost: {'; '.join(told)}")
-        if run.check:
-            return True
+        found = judged(run, self.asked, stored.restore if stored else None, self.timeout)
+        if found is None or run.check:
+            return found is not None
+        source = found()
+        self.asked = source.asked
         with self.means.writing("begin a restore"):
             if (take.generation(run.state), run.state.restore) != before:
                 what, remedy = "another run has changed etcd, or restores it, since this one looked", "run it again"
                 problem = Problem(what, run.place.where, remedy, reason=Reason.LOCKED)
                 raise ProblemsError(problem, "nothing was stopped")
-            run.save(replace(run.state, restore=self._record(chosen, live)))
+            run.save(replace(run.state, restore=self._record(source)))
         run.go_on_with(run.state)
         return True
 
@@ -285,10 +279,10 @@ class Restoring:
             journal, self.run.state.etcd.generation, running, self.release.parts(), loose=bool(self.release.loose())
         )
 
-    def _record(self, chosen: Chosen, live: check.Live) -> RestoreState:
-        run, record = self.run, chosen.record
+    def _record(self, source: Source) -> RestoreState:
+        run, chosen, record = self.run, source.chosen, source.chosen.record
         former, earlier = run.state.etcd, run.state.restore
-        replaced = {record.cluster_id, *(each.cluster_id for each in live.statuses)}
+        replaced = {record.cluster_id, *(each.cluster_id for each in source.live.statuses)}
         aside = earlier.aside if earlier else ()
         # Of one that is given up half way back, what it holds is held, and its data may have been made.
         given_up = earlier if earlier and not earlier.is_over else None
@@ -302,7 +296,7 @@ class Restoring:
             started=run.now.isoformat(timespec="seconds"),
             token=secrets.token_hex(16),
             generation=max(used) + 1,
-            bump=new_data.bump(run.now - record.start),
+            bump=new_data.bump(run.now - source.since),
             former=former,
             members=new_data.members(run.state),
             held=given_up.held if given_up else (),
@@ -310,6 +304,7 @@ class Restoring:
             replaced=tuple(sorted(replaced)),
             counts=dict(record.counts),
             aside=aside,
+            survivor=source.survivor,
         )
 
     def _save(self, **fields: Any) -> None:

@@ -101,6 +101,7 @@ _ETCD = {
             isLearner={"type": "boolean"},
             errors=_list(_TEXT, 8),
             raftIndex=_DECIMAL,
+            raftTerm=_DECIMAL,
             dbSize=_DECIMAL,
             dbSizeInUse=_DECIMAL,
             dbSizeQuota=_DECIMAL,
