@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, workplace
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup, survivor
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Done, Restoring, concerned
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
@@ -23,7 +23,7 @@ class ActionModule(KarmadaAction):
         "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
         "state": {
             "type": "str",
-            "choices": ["begun", "next", "delivered", "forgotten", "noted", "cleaned"],
+            "choices": ["judged", "begun", "next", "delivered", "forgotten", "noted", "cleaned"],
             "default": "next",
         },
         "step": {"type": "str", "choices": ["", *(each.value for each in OnHosts.tasks)], "default": ""},
@@ -51,8 +51,14 @@ class ActionModule(KarmadaAction):
             removed = cleanup.clean(run, arguments["confirm"], arguments["timeout"])
             return {**changed_result(removed), "step": ""}
         restoring = Restoring(run, Goal(arguments["goal"]), _asked(arguments), arguments["timeout"])
+        if arguments["state"] == "judged":
+            earlier = run.stored_state.restore if run.stored_state else None
+            return {"changed": False, "sender": survivor.sender(run, restoring.asked, earlier)}
         if arguments["state"] == "begun":
-            begins = restoring.begin()
+            try:
+                begins = restoring.begin()
+            finally:
+                _forgotten(arguments["snapshot"])
             return {"changed": begins, "changes": [f"began Restore {run.name}"] if begins else [], "step": ""}
         if arguments["state"] in ("delivered", "forgotten"):
             return _delivered(restoring) if arguments["state"] == "delivered" else _forgotten(arguments["snapshot"])
@@ -104,6 +110,7 @@ def _asked(arguments: dict[str, Any]) -> Asked:
         confirm=arguments["confirm"],
         foreign_agents=arguments["foreign_agents"],
         survivor=arguments["survivor"],
+        fetched=arguments["snapshot"] if arguments["state"] == "begun" else {},
         keys=encryption.identities_of(identity) if identity else (),
         clusters=arguments["clusters"],
         namespaces=arguments["namespaces"],

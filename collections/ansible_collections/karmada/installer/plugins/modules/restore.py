@@ -35,6 +35,9 @@ options:
         V(begun) judges the backup, tells what is lost, requires its name in O(confirm), and opens the record. Where a
         restore is under way it does nothing, and refuses another backup than that; nor is one begun again that was
         released.
+      - >-
+        V(judged) tells of a member on a plain host that has survived (O(survivor)) whether its data is to be copied
+        (M(karmada.installer.restore_on_host)) for V(begun), which judges that.
       - V(next) takes the next step, or none if the goal is reached.
       - >-
         V(delivered) fetches the backup and decrypts it into a folder of this run, for
@@ -46,7 +49,7 @@ options:
         V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good. It
         requires the name of the control plane in O(confirm), and is refused while a restore is under way.
     type: str
-    choices: [begun, next, delivered, forgotten, noted, cleaned]
+    choices: [judged, begun, next, delivered, forgotten, noted, cleaned]
     default: next
   step:
     description: A step whose rest tasks of the role have done.
@@ -80,7 +83,7 @@ options:
     type: bool
     default: true
   snapshot:
-    description: What was delivered.
+    description: What was delivered; with O(state=begun), the copy that has come of a survivor, which is deleted then.
     type: dict
     default: {}
   restores:

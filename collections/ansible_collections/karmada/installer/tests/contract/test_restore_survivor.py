@@ -20,7 +20,15 @@ from pathlib import Path
 
 import pyrage
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, series, take, trial
+from ansible_collections.karmada.installer.plugins.module_utils import host_restore, host_snapshot
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
+    encryption,
+    series,
+    take,
+    trial,
+    workplace,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import KEYS, SNAPSHOT, Level, Purpose
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
@@ -31,13 +39,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedul
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_survivor
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check_in_pods, survivor
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check_in_pods, survivor, survivor_copy
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked, Place
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer
 from ansible_collections.karmada.installer.tests.contract.test_backup_snapshot import programs
 from ansible_collections.karmada.installer.tests.contract.test_etcd_members import VERSIONS, Cluster, Member
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.host_tree import Host
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.samples import rendered
 
@@ -144,7 +153,7 @@ def test_what_a_member_alone_has_becomes_a_backup_and_is_what_a_forced_start_of_
     assert any(f"revision {before.revision}, and the newest backup ({site.backup.name}" in each for each in found.told)
     assert found.newest == site.backup
     assert found.since == site.backup.start
-    made = survivor.backed_up(site.run, found, site.place, {})
+    made = survivor.backed_up(site.run, found, site.place)
     assert (made.purpose, made.revision, made.cluster_id) == (Purpose.SURVIVOR, before.revision, before.cluster_id)
     assert made.levels == (Level.TRAILER, Level.STATUS, Level.RESTORED, Level.HASH)
     assert made.counts["works"] == 3
@@ -197,6 +206,51 @@ def test_one_that_was_started_again_answers_nobody_and_its_database_is_copied_as
     site.etcd.stop(site.member)
     assert copied == forced(site, tmp_path)
     assert copied[1]["works"] == 3
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["it runs", "it was killed"])
+def test_from_a_plain_host_all_its_data_comes_here_and_starts_once_without_the_others(
+    site: Site, tmp_path: Path, running: bool
+) -> None:
+    site.lose_majority()
+    before = site.alone().status()[0]
+    if not running:
+        site.etcd.stop(site.member)
+    host = Host(tmp_path / "host")
+    host.users["root"] = ""
+    folder = "/var/lib/karmada/prod/etcd/gen-1"
+    host.path(folder).parent.mkdir(parents=True)
+    host.path(folder).symlink_to(site.member.directory / "data")
+    told = host_restore.copy(host, "prod", folder, "root")
+    sent = host.path(host_snapshot.path_of("prod"))
+    assert (sent.stat().st_size, sent.stat().st_mode & 0o777) == (told["size"], 0o600)
+    here = workplace.made()
+    archive = here / "survivor.tar"
+    shutil.move(sent, archive)
+    copy = survivor_copy.of_archive(site.run, site.member.name, archive, take.Beginning.now(site.run.state))
+    assert survivor_copy.Copy.of(copy.plain).plain == copy.plain
+    told_by_copy = (copy.status.cluster_id, copy.status.member_id, copy.status.revision)
+    assert told_by_copy == (before.cluster_id, before.member_id, before.revision)
+    # It is judged, and becomes a backup, as what a member has sent by itself.
+    found = survivor._found(site.run, site.place, NAMES[0], {NAMES[0]: before}, copy)
+    made = survivor._stored(
+        site.run, found, site.place, {"file": str(copy.path), "beginning": copy.beginning.plain}, copy.hash
+    )
+    assert (made.revision, made.counts["works"], made.levels[-1]) == (before.revision, 3, Level.HASH)
+    copy.remove()
+    assert not here.exists()
+
+
+def test_of_a_folder_without_data_no_host_makes_a_copy(tmp_path: Path) -> None:
+    host = Host(tmp_path / "host")
+    host.users["root"] = ""
+    host.path("/data/member/snap").mkdir(parents=True)
+    for file in ("", "db"):
+        if file:
+            (host.path("/data/member/snap") / file).write_bytes(b"x")
+        with pytest.raises(HostError, match="has no data of a member"):
+            host_restore.copy(host, "prod", "/data", "root")
+    assert not host.path(host_snapshot.path_of("prod")).exists()
 
 
 def test_a_folder_without_data_gives_no_copy(site: Site, tmp_path: Path) -> None:
@@ -270,7 +324,7 @@ def test_a_target_that_cannot_be_written_is_told_and_nothing_is_stored(site: Sit
     found = site.judged()
     shutil.rmtree(tmp_path / "backups")
     with pytest.raises(ProblemsError) as caught:
-        survivor.backed_up(site.run, found, site.place, {})
+        survivor.backed_up(site.run, found, site.place)
     assert caught.value.problems[0].reason is Reason.BACKUP_TARGET_UNUSABLE
     assert not (tmp_path / "backups").exists()
 

@@ -51,7 +51,7 @@ class Asked:
     foreign_agents: Sequence[str] = ()
     #: Private keys of recipients.
     keys: Sequence[Any] = field(default=(), repr=False)
-    #: Member of etcd whose data is restored instead of a backup, and what a step on its host has fetched of it.
+    #: Member of etcd whose data is restored instead of a backup, and the copy of it that has come from a plain host.
     survivor: str = ""
     fetched: Mapping[str, Any] = field(default_factory=dict)
     #: What a release is about, all of it without names; and Works that were being deleted, by what becomes of objects.

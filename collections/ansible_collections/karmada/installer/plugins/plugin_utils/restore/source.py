@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ..components.state import RELEASED, RestoreState
+from ..components.state import RestoreState
 from ..run.run import Run
 from . import check, survivor
 from .check import Asked, Chosen, Live
@@ -56,7 +56,7 @@ def _backup(run: Run, asked: Asked, earlier: RestoreState | None) -> Callable[[]
 
 def _survivor(run: Run, asked: Asked, earlier: RestoreState | None, timeout: float) -> Callable[[], Source] | None:
     place = check.opened(run, asked)
-    if earlier and (earlier.step, earlier.name, earlier.survivor) == (RELEASED, place.wanted.name, asked.survivor):
+    if survivor.is_done(earlier, place, asked.survivor):
         run.say(f"what {asked.survivor} had was restored and released; to do that again, write another EtcdRestore")
         return None
     asked = asked.completed(run, place.wanted)
@@ -65,7 +65,7 @@ def _survivor(run: Run, asked: Asked, earlier: RestoreState | None, timeout: flo
     run.say(f"restoring what {found.name} has. What is lost: {'; '.join(found.told)}")
 
     def stored() -> Source:
-        record = survivor.backed_up(run, found, place, asked.fetched)
+        record = survivor.backed_up(run, found, place)
         run.say(f"what {found.name} had is kept as {record.name}")
         chosen = Chosen(place.wanted, place.series, place.target, record)
         check.refuse(run, chosen, live, asked)

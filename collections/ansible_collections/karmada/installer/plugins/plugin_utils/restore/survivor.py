@@ -27,7 +27,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests im
 from ..backup import encryption, take, workplace
 from ..backup.due import in_words
 from ..backup.record import Purpose, Record
-from ..components.state import EtcdState
+from ..components.state import RELEASED, EtcdState, RestoreState
 from ..etcd import access
 from ..etcd import on_hosts as etcd_on_hosts
 from ..etcd.client import EndpointStatus, EtcdError
@@ -35,6 +35,7 @@ from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from . import check, check_in_pods, check_on_hosts, new_data, survivor_copy
 from .check import Asked, Place
+from .plan import may_begin_anew
 from .survivor_copy import Copy
 
 #: Age of an etcd that no backup tells anything of: the bump of the revision allows for so many years.
@@ -79,11 +80,14 @@ def judged(run: Run, asked: Asked, place: Place, timeout: float) -> Survivor:
     if not asked.keys:
         problems.append(check.no_key("what it has is kept encrypted until it is restored"))
     silent = name in statuses and statuses[name].cause is not None
-    if silent and (run.check or not run.place.in_pods):
+    if silent and run.check:
         problems.append(_silent(name, statuses[name], run.place.where))
     if problems:
         raise ProblemsError(problems, NOTHING_CHANGED)
-    copy = survivor_copy.taken(run, name, timeout) if silent else None
+    if run.place.in_pods:
+        copy = survivor_copy.taken(run, name, timeout) if silent else None
+    else:
+        copy = Copy.of(asked.fetched) if asked.fetched else None
     try:
         found = _found(run, place, name, statuses, copy)
         _require_confirmed(name, found.told, asked, place)
@@ -113,11 +117,31 @@ def _found(run: Run, place: Place, name: str, statuses: Mapping[str, EndpointSta
     return Survivor(name, statuses, told, newest, since, copy)
 
 
-def backed_up(run: Run, survivor: Survivor, place: Place, fetched: Mapping[str, Any]) -> Record:
-    """Backup of what a survivor has, in the target. Raises ProblemsError; then there is none.
-
-    ``fetched`` is what a step on its host has fetched (``action.etcd_snapshot``); without it the member is asked here.
+def sender(run: Run, asked: Asked, earlier: RestoreState | None) -> str:
+    """Host whose data is to be copied before the survivor is judged; empty if none is, because a restore is under way
+    or was carried out. Raises ProblemsError if nobody has to go on with what this member has.
     """
+    if run.check or (earlier and not may_begin_anew(earlier, run.state.etcd.generation)):
+        return ""
+    place = check.opened(run, asked)
+    if is_done(earlier, place, asked.survivor):
+        return ""
+    asked = asked.completed(run, place.wanted)
+    problems = [*_asked_for_another(place), *not_lost(asked.survivor, seen(run), run.place.where)]
+    if not asked.keys:
+        problems.append(check.no_key("what it has is kept encrypted until it is restored"))
+    if problems:
+        raise ProblemsError(problems, NOTHING_CHANGED)
+    return asked.survivor
+
+
+def is_done(earlier: RestoreState | None, place: Place, name: str) -> bool:
+    """Return whether this restore of what a member had was carried out and released."""
+    return earlier is not None and (earlier.step, earlier.name, earlier.survivor) == (RELEASED, place.wanted.name, name)
+
+
+def backed_up(run: Run, survivor: Survivor, place: Place) -> Record:
+    """Backup of what a survivor has, in the target. Raises ProblemsError; then there is none."""
     try:
         place.target.check()
         take.ensure_signing_key(run)
@@ -127,8 +151,6 @@ def backed_up(run: Run, survivor: Survivor, place: Place, fetched: Mapping[str, 
         if copy := survivor.copy:
             told = {"file": str(copy.path), "beginning": copy.beginning.plain}
             return _stored(run, survivor, place, told, copy.hash)
-        if fetched:
-            return _stored(run, survivor, place, fetched, _hash_on_host(run, survivor.name))
         return _asked_here(run, survivor, place)
     finally:
         if survivor.copy:
@@ -171,10 +193,6 @@ def _stored(run: Run, survivor: Survivor, place: Place, fetched: Mapping[str, An
         return take.recorded(run, place.series, place.target, path.parent)
     except take.AnewError:
         raise take.each_time(run) from None
-
-
-def _hash_on_host(run: Run, name: str) -> Hash | None:
-    return etcd_on_hosts.answer(run, run.hosts[name]).hash
 
 
 def seen(run: Run) -> dict[str, EndpointStatus]:
@@ -281,7 +299,7 @@ def _asked_for_another(place: Place) -> Iterator[Problem]:
 
 def _silent(name: str, status: EndpointStatus, where: str) -> Problem:
     what = f"member {name} does not answer: {status.message}"
-    return _problem(what, where, "its data is copied by a run of a control plane in pods that is not in check mode")
+    return _problem(what, where, "run it without check mode: it looks into a copy of its data, and asks before more")
 
 
 def _require_confirmed(name: str, told: Sequence[str], asked: Asked, place: Place) -> None:

@@ -170,13 +170,14 @@ _FORMS: Mapping[str, crd.Schema] = {
         "known", "added", "later", changed={"type": "boolean"}, known=_KNOWN_MEMBERS, added=_ID, later=_TEXT
     ),
     "_host_restore": _fields(
-        *("running", "there", "status", "hash", "counts"),
+        *("running", "there", "status", "hash", "counts", "size"),
         changed=_YES,
         running=_list(_TEXT, 256),
         there=_YES,
         status={"type": "integer", "minimum": 0, "maximum": 999},
         hash=_HASH,
         counts=_map(_NUMBER, 64),
+        size=_NUMBER,
     ),
     "_host_log": _fields(changed=_YES, lines=_map(_LINES, 65536)),
     "_host_reach": _fields(changed=_YES, unreached=_map(_FAULT, 65536)),
