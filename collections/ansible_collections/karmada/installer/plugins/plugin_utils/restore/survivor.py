@@ -65,7 +65,7 @@ class Survivor:
 
     @property
     def status(self) -> EndpointStatus:
-        """Its own status, or that of the copy."""
+        """Status that it has told itself, or the copy of its data."""
         return self.copy.status if self.copy else self.statuses[self.name]
 
 
