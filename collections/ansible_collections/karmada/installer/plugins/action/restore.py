@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, workplace
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Done, Restoring, concerned
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup, survivor
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
@@ -23,7 +24,7 @@ class ActionModule(KarmadaAction):
         "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
         "state": {
             "type": "str",
-            "choices": ["begun", "next", "delivered", "forgotten", "cleaned"],
+            "choices": ["judged", "begun", "next", "delivered", "forgotten", "cleaned"],
             "default": "next",
         },
         "step": {"type": "str", "choices": ["", *(each.value for each in OnHosts.tasks)], "default": ""},
@@ -33,6 +34,7 @@ class ActionModule(KarmadaAction):
         "confirm": {"type": "str", "default": ""},
         "identity": {"type": "path", "default": ""},
         "foreign_agents": {"type": "list", "elements": "str", "default": []},
+        "survivor": {"type": "str", "default": ""},
         "backup": {"type": "str", "default": ""},
         "troubles": {"type": "list", "elements": "str", "default": []},
         "last": {"type": "bool", "default": True},
@@ -50,8 +52,14 @@ class ActionModule(KarmadaAction):
             removed = cleanup.clean(run, arguments["confirm"], arguments["timeout"])
             return {**changed_result(removed), "step": ""}
         restoring = Restoring(run, Goal(arguments["goal"]), _asked(arguments), arguments["timeout"])
+        if arguments["state"] == "judged":
+            earlier = run.stored_state.restore if run.stored_state else None
+            return {"changed": False, "sender": survivor.sender(run, restoring.asked, earlier)}
         if arguments["state"] == "begun":
-            begins = restoring.begin()
+            try:
+                begins = restoring.begin()
+            finally:
+                _forgotten(arguments["snapshot"])
             return {"changed": begins, "changes": [f"began Restore {run.name}"] if begins else [], "step": ""}
         if arguments["state"] in ("delivered", "forgotten"):
             return _delivered(restoring) if arguments["state"] == "delivered" else _forgotten(arguments["snapshot"])
@@ -102,6 +110,8 @@ def _asked(arguments: dict[str, Any]) -> Asked:
         name=arguments["name"],
         confirm=arguments["confirm"],
         foreign_agents=arguments["foreign_agents"],
+        survivor=arguments["survivor"],
+        fetched=arguments["snapshot"] if arguments["state"] == "begun" else {},
         keys=encryption.identities_of(identity) if identity else (),
         clusters=arguments["clusters"],
         namespaces=arguments["namespaces"],

@@ -8,23 +8,27 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.module_utils import host_snapshot
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.tools import ETCDUTL
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, take, workplace
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts as etcd_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import seen_on_hosts
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_restore, units
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import on_hosts, survivor_copy
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_bounds
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
 
-SEEN, MADE, COUNTED = "seen", "made", "counted"
+SEEN, MADE, COPIED, COUNTED = "seen", "made", "copied", "counted"
+#: Bytes that the data of a member may have: a database of etcd has 8 GiB at most, its log a few files of 64 MiB.
+_MOST_DATA = 16 << 30
 
 
 class ActionModule(HostAction):
-    """Look at a host, make the new data of its member of etcd, or ask that for its content."""
+    """Look at a host, make the new data of its member of etcd, copy the old, or ask that for its content."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "choices": [SEEN, MADE, COUNTED], "default": SEEN},
+        "state": {"type": "str", "choices": [SEEN, MADE, COPIED, COUNTED], "default": SEEN},
         "snapshot": {"type": "dict", "default": {}},
     }
 
@@ -34,6 +38,8 @@ class ActionModule(HostAction):
             return {"changed": False}
         if arguments["state"] == SEEN:
             return self._seen()
+        if arguments["state"] == COPIED:
+            return self._copied()
         if self.host_name not in on_hosts.new_data.members(self.karmada.state) and arguments["state"] == COUNTED:
             return {"changed": False}
         restore = on_hosts.restore_of(self.karmada)
@@ -113,6 +119,50 @@ class ActionModule(HostAction):
             return found
         self.note(restore={**self.seen.restore, "made": new.generation})
         return {"changed": True, "changes": [f"created {folder}"]}
+
+    def _copied(self) -> dict[str, Any]:
+        """Have a copy of the data of the member here, and a snapshot made of it; the copy goes there at once."""
+        if self._task.check_mode:
+            return {"changed": False}
+        run, beginning = self.karmada, take.Beginning.now(self.karmada.state)
+        folder = workplace.made()
+        try:
+            run.say(f"copying what etcd member {self.host_name} has")
+            data = etcd_on_hosts.question(run, self.host_name)["data"]
+            try:
+                found = self.on_host("_host_restore", state=COPIED, folder=data, reader=self.login())
+                if found.get("failed"):
+                    workplace.remove(folder)
+                    return found
+                archive = self._fetched(folder / "survivor.tar", found["size"])
+            finally:
+                # It may have been written though its host did not come to say so.
+                self._absent()
+            copy = survivor_copy.of_archive(run, self.host_name, archive, beginning)
+        except OSError as error:
+            workplace.remove(folder)
+            raise workplace.unusable(error) from None
+        except BaseException:
+            workplace.remove(folder)
+            raise
+        return {"changed": False, "copy": copy.plain}
+
+    def _fetched(self, path: Path, size: int) -> Path:
+        """Have the file of the host here, for this user only. Raises ProblemsError if it is not the one it told of."""
+        if size > _MOST_DATA:
+            raise self._refused(f"the data of its member has {size >> 20} MiB, which none of etcd has")
+        workplace.require_room(path.parent, size)
+        with open(path, "xb", opener=encryption.reader_only):
+            pass
+        with host_bounds.files_up_to(size):
+            self._connection.fetch_file(host_snapshot.path_of(self.karmada.name), str(path))
+        if path.stat().st_size != size:
+            raise self._refused(f"the copy came with {path.stat().st_size} of {size} bytes")
+        return path
+
+    def _refused(self, what: str) -> ProblemsError:
+        remedy = "look after this host, and run again"
+        return ProblemsError(Problem(what, f"host {self.host_name}", remedy, reason=Reason.HOST_STEP_FAILED))
 
     def _absent(self) -> None:
         """Delete the snapshot, which is not encrypted; where that fails, the next run does it."""

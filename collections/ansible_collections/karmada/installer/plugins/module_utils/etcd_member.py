@@ -20,6 +20,8 @@ CONNECT_SECONDS = 5.0
 _MOST_BYTES = 4 * 1024 * 1024
 #: Part of a message that is handed on.
 _MESSAGE = 500
+#: Numbers of a status that are handed on.
+_NUMBERS = ("raftIndex", "raftTerm", "dbSize", "dbSizeInUse", "dbSizeQuota")
 
 
 class MemberError(HostError):
@@ -148,7 +150,7 @@ def look(post: etcd_requests.Post) -> dict[str, Any]:
             "leader": str(found.get("leader", "0")),
             "isLearner": bool(found.get("isLearner")),
             "errors": [str(each)[:_MESSAGE] for each in found.get("errors") or []][:8],
-            **{name: str(found.get(name, "0")) for name in ("raftIndex", "dbSize", "dbSizeInUse", "dbSizeQuota")},
+            **{name: str(found.get(name, "0")) for name in _NUMBERS},
         },
     }
     if answer["status"]["leader"] != "0":

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import ssl
 import subprocess
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
@@ -38,6 +39,9 @@ SILENT = 0
 _ASK_SECONDS = 10
 _RUNNING = ("active", "activating", "reloading", "deactivating")
 _SAID = 1000
+#: What a member needs of its data, in the order in which it is copied.
+_DATABASE = "member/snap/db"
+_DATA = (_DATABASE, "member/snap/*.snap", "member/wal/*.wal")
 
 
 def look(system: System, names: Sequence[str], folder: str) -> dict[str, Any]:
@@ -68,6 +72,39 @@ def expect(system: System, instance: str, reader: str, size: int, folder: str, r
     except OSError as error:
         host_snapshot.remove(system, instance)
         raise HostError(f"{host_snapshot.path_of(instance)} cannot be written: {error.strerror or error}") from error
+    except HostError:
+        host_snapshot.remove(system, instance)
+        raise
+
+
+def copy(system: System, instance: str, folder: str, reader: str) -> dict[str, Any]:
+    """Copy the data of the member in ``folder`` into one file, an archive for the user ``reader``; returns its size.
+
+    No file of the data is opened but to be read. The database comes first: its log may go on then, and not it before
+    its log. Raises HostError, and leaves nothing then.
+    """
+    ids = system.user_ids(reader)
+    if ids is None:
+        raise HostError(f"there is no user {reader} to fetch the data of etcd")
+    data = system.path(folder)
+    files = [path for part in _DATA for path in sorted(data.glob(part)) if path.is_file() and not path.is_symlink()]
+    if not (data / _DATABASE).is_file() or not etcd_member.has_data(system, folder):
+        raise HostError(f"{folder} has no data of a member of etcd")
+    host_snapshot.remove(system, instance)
+    path = system.path(host_snapshot.path_of(instance))
+    try:
+        path.parent.mkdir(mode=0o711, exist_ok=True)
+        path.parent.chmod(0o711)
+        _require_room({path.parent: sum(each.stat().st_size for each in files) + RESERVE})
+        with open(path, "xb", opener=host_snapshot.for_owner) as stream:
+            with tarfile.open(fileobj=stream, mode="w") as archive:
+                for each in files:
+                    archive.add(each, arcname=str(each.relative_to(data)), recursive=False)
+            os.fchown(stream.fileno(), *ids)
+        return {"size": path.stat().st_size}
+    except (OSError, tarfile.TarError) as error:
+        host_snapshot.remove(system, instance)
+        raise HostError(f"{host_snapshot.path_of(instance)} cannot be written: {error}") from error
     except HostError:
         host_snapshot.remove(system, instance)
         raise

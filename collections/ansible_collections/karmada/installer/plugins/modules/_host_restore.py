@@ -29,9 +29,11 @@ options:
       - V(expected) makes an empty file for the snapshot, which O(reader) alone can write, if there is room.
       - V(made) has O(user) make the data in O(folder) out of the snapshot, and deletes that.
       - V(absent) deletes the snapshot.
+      - >-
+        V(copied) copies the data of the member in O(folder) into one file in the place of the snapshot, for O(reader).
       - V(counted) tells the hash over the keys of the member at O(revision), and how many there are below prefixes.
     type: str
-    choices: [seen, expected, made, absent, counted]
+    choices: [seen, expected, made, absent, copied, counted]
     required: true
   units:
     description: Names of units.
@@ -39,11 +41,11 @@ options:
     elements: str
     default: []
   folder:
-    description: The folder of the new data.
+    description: The folder of the new data, or of that which is copied.
     type: str
     default: ""
   reader:
-    description: The user that brings the snapshot.
+    description: The user that brings the snapshot, or fetches the copy.
     type: str
     default: root
   size:
@@ -155,6 +157,10 @@ counts:
   description: Kind → number of keys.
   returned: with V(counted), if the member can tell
   type: dict
+size:
+  description: Size of the copy in bytes.
+  returned: with V(copied)
+  type: int
 holder:
   description: Who has the lock.
   returned: when it is another one
@@ -181,7 +187,7 @@ def main() -> None:
             "state": {
                 "type": "str",
                 "required": True,
-                "choices": ["seen", "expected", "made", "absent", "counted"],
+                "choices": ["seen", "expected", "made", "absent", "copied", "counted"],
             },
             "units": {"type": "list", "elements": "str", "default": []},
             "folder": text,
@@ -224,6 +230,8 @@ def _done(system: System, wanted: dict) -> dict:
     name, state, folder = wanted["name"], wanted["state"], wanted["folder"]
     if state == "seen":
         return _looked(system, wanted)
+    if state == "copied":
+        return host_restore.copy(system, name, folder, wanted["reader"])
     if state == "counted":
         post = etcd_member.poster(system, wanted["url"], wanted["certificates"])
         return host_restore.content(post, wanted["revision"], wanted["prefixes"])

@@ -36,6 +36,9 @@ options:
         restore is under way it does nothing, and refuses another backup than that; nor is one begun again that was
         released.
       - >-
+        V(judged) tells of a member on a plain host that has survived (O(survivor)) whether its data is to be copied
+        (M(karmada.installer.restore_on_host)) for V(begun), which judges that.
+      - >-
         V(next) looks whether the step O(step), whose rest tasks of the role have done, has come to its end, and puts
         that on record. Then it takes the next step, or none if the goal is reached. On plain hosts it takes those after
         it, too, up to one with tasks.
@@ -46,7 +49,7 @@ options:
         V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good. It
         requires the name of the control plane in O(confirm), and is refused while a restore is under way.
     type: str
-    choices: [begun, next, delivered, forgotten, cleaned]
+    choices: [judged, begun, next, delivered, forgotten, cleaned]
     default: next
   step:
     description: A step whose rest tasks of the role have done.
@@ -80,7 +83,7 @@ options:
     type: bool
     default: true
   snapshot:
-    description: What was delivered.
+    description: What was delivered; with O(state=begun), the copy that has come of a survivor, which is deleted then.
     type: dict
     default: {}
   restores:
@@ -111,6 +114,12 @@ options:
     description:
       - File with a private key of a recipient, as C(age-keygen) writes it, on the machine that Ansible runs on.
     type: path
+    default: ""
+  survivor:
+    description: >-
+      Name of a member of etcd that has its data while most others have lost theirs. With O(state=begun) what it has is
+      kept as a backup, and that is restored; its name is that which O(confirm) requires.
+    type: str
     default: ""
   foreign_agents:
     description: Members in mode Pull whose agents are somebody else's, and were stopped by them.

@@ -24,9 +24,12 @@ options:
         V(seen) notes which components run, how the member of etcd is, whether the folder of the new data is there, and,
         where API servers are to refuse agents, how the one of this host answers a certificate like those of agents.
       - V(made) makes the data out of O(snapshot).
+      - >-
+        V(copied) copies the data of the member, which has survived where most others are lost, has the copy here, and
+        starts it here once, without all others, for a snapshot of it. Nothing of it stays on the host.
       - V(counted) notes the hash over the keys of the member, and how many there are of each kind.
     type: str
-    choices: [seen, made, counted]
+    choices: [seen, made, copied, counted]
     default: seen
   snapshot:
     description: The file here, its size and its SHA-256, as M(karmada.installer.restore) has delivered it.
@@ -54,4 +57,8 @@ changes:
   returned: success
   type: list
   elements: str
+copy:
+  description: The snapshot, in a folder of this run, and what it tells.
+  returned: with V(copied)
+  type: dict
 """

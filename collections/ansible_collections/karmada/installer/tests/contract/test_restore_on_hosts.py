@@ -26,7 +26,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import (
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
 from ansible_collections.karmada.installer.plugins.modules import _host_restore as module
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.tools import ETCDUTL
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import verification
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import take, verification, workplace
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     EtcdMemberState,
@@ -34,8 +34,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
     RestoreState,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import EtcdMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import on_hosts, survivor_copy
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.contract.test_backup_snapshot import programs
 from ansible_collections.karmada.installer.tests.contract.test_etcd_members import VERSIONS, Cluster
@@ -111,6 +112,7 @@ class Site:
         step._connection = SimpleNamespace(
             get_option=lambda _name: None,
             put_file=lambda local, remote: shutil.copyfile(local, self.hosts[name].path(remote)),
+            fetch_file=lambda remote, local: shutil.copyfile(self.hosts[name].path(remote), local),
         )
 
         def execute(*, module_name: str, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
@@ -190,3 +192,50 @@ def test_members_start_as_one_new_cluster_with_the_content_of_the_backup(site: S
         told.append(host_restore.content(post, now[0].revision, on_hosts.PREFIXES))
     assert [each["counts"] for each in told] == [count] * 3
     assert len({(each["hash"]["value"], each["hash"]["revision"]) for each in told}) == 1
+
+
+# -- what a member has that has survived -------------------------------------------------------------------------------
+
+
+def test_of_a_survivor_a_copy_comes_here_and_nothing_stays_there(
+    site: Site, etcd: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its data is that of a member which runs: nothing of it is opened but to be read."""
+    found = programs(etcd.version)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(take, "programs", lambda _run: found)
+    name = HOSTS[0]
+    host, data = site.hosts[name], etcd.members[0].directory / "data"
+    host.path("/var/lib/karmada/prod/etcd/gen-1").symlink_to(data)
+    told = site.on(name, "copied")["copy"]
+    copy = survivor_copy.Copy.of(told)
+    (before,) = etcd.client(etcd.members[0]).status()
+    assert (copy.status.member_id, copy.status.revision) == (before.member_id, before.revision)
+    assert copy.hash == etcd.client(etcd.members[0]).hash_at(before.revision)
+    verification.check(copy.path, "here")
+    assert not host.path(host_snapshot.FOLDER).exists()
+    assert [each.name for each in copy.path.parent.iterdir() if each.name == "survivor.tar"] == []
+    copy.remove()
+    assert list(workplace.folder().iterdir()) == []
+
+
+def test_of_a_host_without_data_nothing_comes_and_nothing_stays(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = site.on(HOSTS[1], "copied")
+    assert found["failed"]
+    assert "has no data of a member of etcd" in found["msg"]
+    assert not site.hosts[HOSTS[1]].path(host_snapshot.FOLDER).exists()
+    assert list(workplace.folder().iterdir()) == []
+
+
+def test_of_another_size_than_it_told_it_is_refused(
+    site: Site, etcd: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    site.hosts[HOSTS[0]].path("/var/lib/karmada/prod/etcd/gen-1").symlink_to(etcd.members[0].directory / "data")
+    monkeypatch.setattr(shutil, "copyfile", lambda _source, sink: Path(sink).write_bytes(b"x"))
+    with pytest.raises(ProblemsError, match="the copy came with 1 of"):
+        site.on(HOSTS[0], "copied")
+    assert list(workplace.folder().iterdir()) == []

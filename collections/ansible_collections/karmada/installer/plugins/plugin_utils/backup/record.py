@@ -43,6 +43,7 @@ class Purpose(StrEnum):
 
     SCHEDULED = "scheduled"
     REQUESTED = "requested"
+    SURVIVOR = "survivor"  # of a member of etcd that has lost its majority
 
 
 class Level(StrEnum):

@@ -253,7 +253,7 @@ class _Attempt:
         workplace.require_room(self.folder, sender.db_size * COPIES)
         run.say(f"snapshot of etcd member {access.names(run).get(sender.url, sender.url)}")
         path, acknowledged = self._snapshot(client.at(sender.url), sender)
-        return Sent(path, sender, statuses, acknowledged, lambda revision: _hash(client.at(witness.url), revision))
+        return Sent(path, sender, statuses, acknowledged, lambda revision: hash_of(client.at(witness.url), revision))
 
     def take(self, sent: Sent, purpose: Purpose) -> Record:
         """Prove, encrypt and store what was sent; returns the record that it may get, without a duration.
@@ -433,7 +433,7 @@ def _acknowledged(member: EtcdClient) -> int:
             time.sleep(_LOOK_SECONDS)
 
 
-def _hash(member: EtcdClient, revision: int) -> Hash | None:
+def hash_of(member: EtcdClient, revision: int) -> Hash | None:
     """Hash of a member at a revision; None if it has discarded it, or does not tell."""
     try:
         return member.hash_at(revision)

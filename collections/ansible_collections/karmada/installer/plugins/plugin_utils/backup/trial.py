@@ -94,11 +94,15 @@ def data_of(snapshot: Path, programs: Programs, folder: Path, where: str) -> Pat
 
 
 @contextmanager
-def etcd(data: Path, programs: Programs, folder: Path, where: str) -> Iterator[EtcdClient]:
-    """etcd over a data folder, with its keys in ``folder``. Raises ProblemsError if it does not start."""
+def etcd(data: Path, programs: Programs, folder: Path, where: str, *, force: str = "") -> Iterator[EtcdClient]:
+    """etcd over a data folder, with its keys in ``folder``. Raises ProblemsError if it does not start.
+
+    ``force`` is the name of a member whose data it is a copy of: then it starts without all others.
+    """
     files = _new_keys(folder)
     client_url, peer_url = (f"https://127.0.0.1:{port}" for port in _free_ports(2))
-    command = [str(programs.etcd), f"--name={_NAME}", f"--data-dir={data}"]
+    command = [str(programs.etcd), f"--name={force or _NAME}", f"--data-dir={data}"]
+    command += ["--force-new-cluster=true"] if force else []
     command += [f"--listen-client-urls={client_url}", f"--advertise-client-urls={client_url}"]
     command += [f"--listen-peer-urls={peer_url}", "--client-cert-auth=true", "--peer-client-cert-auth=true"]
     command += ["--unsafe-no-fsync=true", "--logger=zap", "--log-level=warn"]

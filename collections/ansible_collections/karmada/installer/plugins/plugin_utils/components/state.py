@@ -192,7 +192,8 @@ class RestoreState:
     revision) are those of the new data, ``members`` the names of those who get it, ``prepared`` those who have it.
     ``held`` are the components that must not run, ``closed`` whether API servers refuse certificates of agents.
     ``former`` is what etcd was before, ``replaced`` IDs of clusters that the new one must not have, ``counts`` the
-    numbers of keys by kind that it must have. ``aside`` are folders of data that no member uses any more.
+    numbers of keys by kind that it must have. ``survivor`` is the member whose data is restored, if it is one's: the
+    backup is of that, then. ``aside`` are folders of data that no member uses any more.
     ``parts`` are what was asked to be released first: cluster → namespaces on it, none for all of it
     (``restore.held``).
     """
@@ -217,6 +218,7 @@ class RestoreState:
     counts: Mapping[str, int] = field(default_factory=dict)
     aside: tuple[str, ...] = ()
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    survivor: str = ""
 
     @property
     def is_over(self) -> bool:

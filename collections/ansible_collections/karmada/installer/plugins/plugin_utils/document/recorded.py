@@ -61,6 +61,7 @@ _RESTORE = {
         "name": _NAME,
         "series": _NAME,
         "backup": _BACKUP_NAME,
+        "survivor": {**_NAME, "pattern": f"{_NAME['pattern']}|^$"},
         "before": {**_BACKUP_NAME, "pattern": f"{_NAME['pattern']}|^$"},
         "started": _TEXT,
         "token": {"type": "string", "pattern": "^[0-9a-f-]{1,64}$"},

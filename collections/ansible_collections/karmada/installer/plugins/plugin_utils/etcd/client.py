@@ -78,6 +78,8 @@ class EndpointStatus:
     learner: bool = False
     #: Last entry of the log that this member has; compared with that of the leader, how far it is behind.
     index: int = 0
+    #: Term of the newest leader that it has heard of; an entry of a newer term is newer, whatever its number.
+    term: int = 0
     #: Bytes of the database that hold something, and from etcd 3.6 on how many it may have (0: not told).
     db_size_in_use: int = 0
     db_quota: int = 0
@@ -395,6 +397,7 @@ def endpoint_status(url: str, found: Mapping[str, Any]) -> EndpointStatus:
         member_id=etcd_requests.hexadecimal(header.get("member_id")),
         learner=bool(found.get("isLearner")),
         index=int(found.get("raftIndex", 0)),
+        term=int(found.get("raftTerm", 0)),
         db_size_in_use=int(found.get("dbSizeInUse", 0)),
         db_quota=int(found.get("dbSizeQuota", 0)),
         revision=int(header.get("revision", 0)),

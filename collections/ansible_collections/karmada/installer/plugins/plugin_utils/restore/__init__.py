@@ -33,6 +33,9 @@ So a run that was killed goes on by looking, and ``restore_undo`` takes back wha
 One that is being taken back, with the former data in its place, may be given up for another restore: the former data
 may be the very data that does not start. What it holds is held by the other one.
 
+What is restored is a backup in any case. Where most members of etcd are lost, and one has what no backup has, a backup
+is made of that before anything is on record (``source``, ``survivor``): the member sends it, or its data is copied.
+
 What is *held* is part of the state, and every renderer obeys (``Instance.held``). Meanwhile other operations are
 refused (``run/restoring.py``), and nothing of a Work is touched: the control plane is exactly the backup.
 

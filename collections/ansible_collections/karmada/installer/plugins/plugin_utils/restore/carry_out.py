@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from ..backup import series as backup_series
@@ -33,7 +32,6 @@ from .on_hosts import OnHosts
 from .plan import (
     ENDS,
     EVERYTHING,
-    SERVERS,
     WRITERS,
     Goal,
     Seen,
@@ -44,77 +42,8 @@ from .plan import (
     recorded,
 )
 from .release import Releasing
-
-_STOPS = {
-    Step.STOP_WRITERS: WRITERS,
-    Step.STOP_SERVERS: SERVERS,
-    Step.STOP_ETCD: frozenset({ETCD.name}),
-    Step.STOP_ALL: EVERYTHING,
-}
-#: Lines of those that a person waits for.
-_TOLD = {
-    Step.BACK_UP: "backing up what is there",
-    Step.STOP_WRITERS: "stopping what writes to members",
-    Step.STOP_SERVERS: "stopping the API servers and what needs them",
-    Step.STOP_ETCD: "stopping the members of etcd",
-    Step.START_ETCD: "starting the members of etcd together, with the data of the backup",
-    Step.START_SERVERS: "starting the API servers; what writes to members stays away",
-    Step.PROVE_CLOSED: "asking each API server whether it refuses agents",
-    Step.COMPARE: "comparing what members have with what they would get",
-    Step.HOLD: "holding what is not released",
-    Step.OPEN: "releasing it: members follow from here on",
-    Step.LET: "letting go what is released",
-    Step.WAKE_AGENTS: "having agents begin anew",
-    Step.BACK_UP_AGAIN: "backing up what was released",
-    Step.STOP_ALL: "stopping everything",
-    Step.START_FORMER: "starting the members of etcd with the data from before",
-}
-
-
-def concerned(step: Step) -> frozenset[str]:
-    """Components that tasks of the role stop or start in a step."""
-    if step in (Step.START_ETCD, Step.START_FORMER):
-        return frozenset({ETCD.name})
-    return _STOPS.get(step, frozenset())
-
-
-@dataclass(frozen=True)
-class Done:
-    """Outcome of the part of a step that tasks of the role have done: the backup that was taken, what went wrong with
-    it, and whether this was the last attempt.
-    """
-
-    backup: str = ""
-    troubles: Sequence[str] = ()
-    last: bool = True
-
-
-@dataclass(frozen=True)
-class Delivered:
-    """A snapshot in plain: its file here, the size in bytes, and its SHA-256."""
-
-    path: Path
-    size: int
-    digest: str
-
-
-_DONE = Done()
-
-
-@dataclass(frozen=True)
-class Turn:
-    """Outcome of one turn of the role: the last step that was taken, None if the goal is reached; the tasks that do the
-    rest of it; whether that step is done again; and whether there may be a step after it.
-    """
-
-    step: Step | None = None
-    tasks: str = ""
-    again: bool = False
-
-    @property
-    def goes_on(self) -> bool:
-        """True unless the goal is reached."""
-        return self.step is not None and self.step not in ENDS
+from .source import Source, judged
+from .turn import DONE, STOPS, TOLD, Delivered, Done, Turn
 
 
 @dataclass
@@ -147,25 +76,18 @@ class Restoring:
         if stored and stored.restore and not may_begin_anew(stored.restore, stored.etcd.generation):
             check.require_same(run, self.asked, stored.restore)
             return False
-        chosen = check.choose(run, self.asked)
-        self.asked = self.asked.completed(run, chosen.wanted)
-        if stored and stored.restore and check.is_done(stored.restore, chosen):
-            run.say(f"{chosen.record.name} was restored and released; to restore it again, write another EtcdRestore")
-            return False
         before = take.generation(run.state), run.state.restore
-        live = check.look(run)
-        check.refuse(run, chosen, live, self.asked)
-        told = check.loss(run, chosen, live)
-        check.require_confirmed(chosen, told, self.asked.confirm)
-        run.say(f"restoring {chosen.record.name}. What is lost: {'; '.join(told)}")
-        if run.check:
-            return True
+        found = judged(run, self.asked, stored.restore if stored else None, self.timeout)
+        if found is None or run.check:
+            return found is not None
+        source = found()
+        self.asked = source.asked
         with self.means.writing("begin a restore"):
             if (take.generation(run.state), run.state.restore) != before:
                 what, remedy = "another run has changed etcd, or restores it, since this one looked", "run it again"
                 problem = Problem(what, run.place.where, remedy, reason=Reason.LOCKED)
                 raise ProblemsError(problem, "nothing was stopped")
-            run.save(replace(run.state, restore=self._record(chosen, live)))
+            run.save(replace(run.state, restore=self._record(source)))
         run.go_on_with(run.state)
         return True
 
@@ -189,7 +111,7 @@ class Restoring:
             raise ProblemsError(replace(found, where=self.run.place.where))
         return found
 
-    def turn(self, taken: Step | None = None, done: Done = _DONE) -> Turn:
+    def turn(self, taken: Step | None = None, done: Done = DONE) -> Turn:
         """End the step ``taken``, whose rest tasks of the role have done, and take what comes next.
 
         Raises ProblemsError, NotReady.
@@ -209,23 +131,23 @@ class Restoring:
         Returns the tasks that do the rest of it, if there are any: then ``end`` is to follow.
         """
         self._rest = self.means.tasks.get(step, "")
-        if step in _TOLD:
-            self.run.say(_TOLD[step])
-        if step in _STOPS:
-            self._stop(_STOPS[step], step)
+        if step in TOLD:
+            self.run.say(TOLD[step])
+        if step in STOPS:
+            self._stop(STOPS[step], step)
         elif step in (acts := self._acts()):
             acts[step]()
         if not self._rest:
             self.end(step)
         return self._rest
 
-    def end(self, step: Step, done: Done = _DONE) -> bool:
+    def end(self, step: Step, done: Done = DONE) -> bool:
         """See to it that a step has come to its end, and put that on record; returns False if it is to be done again.
 
         Raises ProblemsError.
         """
-        if step in _STOPS:
-            self.means.wait_until_stopped(_STOPS[step])
+        if step in STOPS:
+            self.means.wait_until_stopped(STOPS[step])
         elif step is Step.PROVE:
             if not self._prove(last=done.last):
                 return False
@@ -317,10 +239,10 @@ class Restoring:
             journal, self.run.state.etcd.generation, running, self.release.parts(), loose=bool(self.release.loose())
         )
 
-    def _record(self, chosen: Chosen, live: check.Live) -> RestoreState:
-        run, record = self.run, chosen.record
+    def _record(self, source: Source) -> RestoreState:
+        run, chosen, record = self.run, source.chosen, source.chosen.record
         former, earlier = run.state.etcd, run.state.restore
-        replaced = {record.cluster_id, *(each.cluster_id for each in live.statuses)}
+        replaced = {record.cluster_id, *(each.cluster_id for each in source.live.statuses)}
         aside = earlier.aside if earlier else ()
         # Of one that is given up half way back, what it holds is held, and its data may have been made.
         given_up = earlier if earlier and not earlier.is_over else None
@@ -334,7 +256,7 @@ class Restoring:
             started=run.now.isoformat(timespec="seconds"),
             token=secrets.token_hex(16),
             generation=max(used) + 1,
-            bump=new_data.bump(run.now - record.start),
+            bump=new_data.bump(run.now - source.since),
             former=former,
             members=new_data.members(run.state),
             held=given_up.held if given_up else (),
@@ -342,6 +264,7 @@ class Restoring:
             replaced=tuple(sorted(replaced)),
             counts=dict(record.counts),
             aside=aside,
+            survivor=source.survivor,
         )
 
     def _save(self, **fields: Any) -> None:

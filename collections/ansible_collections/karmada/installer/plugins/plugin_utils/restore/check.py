@@ -14,7 +14,7 @@ from typing import Any
 from ..backup import encryption, verify, workplace
 from ..backup import series as backup_series
 from ..backup.due import in_words
-from ..backup.record import KEYS, Record
+from ..backup.record import KEYS, SNAPSHOT, Record
 from ..backup.targets import Target
 from ..components.state import RELEASED, RestoreState
 from ..document import manifest, restores
@@ -51,6 +51,9 @@ class Asked:
     foreign_agents: Sequence[str] = ()
     #: Private keys of recipients.
     keys: Sequence[Any] = field(default=(), repr=False)
+    #: Member of etcd whose data is restored instead of a backup, and the copy of it that has come from a plain host.
+    survivor: str = ""
+    fetched: Mapping[str, Any] = field(default_factory=dict)
     #: What a release is about, all of it without names; and Works that were being deleted, by what becomes of objects.
     clusters: Sequence[str] = ()
     namespaces: Sequence[str] = ()
@@ -77,12 +80,18 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A backup, where it lies, and the documents that led to it."""
+class Place:
+    """Target of a restore, and the documents that led to it."""
 
     wanted: WantedRestore
     series: Wanted
     target: Target
+
+
+@dataclass(frozen=True)
+class Chosen(Place):
+    """A backup, where it lies, and the documents that led to it."""
+
     record: Record
 
     @property
@@ -104,11 +113,8 @@ class Live:
         return max((each.revision for each in self.statuses), default=0)
 
 
-def choose(run: Run, asked: Asked, backup: str = "") -> Chosen:
-    """Backup that is to be restored, by default that of the document.
-
-    Raises ProblemsError if it is not certain which, or it is not ours.
-    """
+def opened(run: Run, asked: Asked) -> Place:
+    """Target of the restore that is meant. Raises ProblemsError if it is not certain which."""
     wanted = _wanted(run, asked)
     all_series = {each.name: each for each in backup_series.wanted(run, asked.backups)}
     if wanted.series not in all_series:
@@ -116,7 +122,22 @@ def choose(run: Run, asked: Asked, backup: str = "") -> Chosen:
         remedy = f"name one of {', '.join(all_series)}" if all_series else "write it beside the document"
         raise ProblemsError(_problem(what, f"{wanted.place}: spec.backupRef.name", remedy))
     series = all_series[wanted.series]
-    target = backup_series.opened(run, series)
+    return Place(wanted, series, backup_series.opened(run, series))
+
+
+def own_backups(run: Run, place: Place) -> list[Record]:
+    """Backups of the series of a restore, of this control plane. Raises ProblemsError if they cannot be listed."""
+    found = backup_series.found(place.target, backup_series.signer(run))
+    return list(backup_series.own(found, place.series.name, run.state.owner).values())
+
+
+def choose(run: Run, asked: Asked, backup: str = "") -> Chosen:
+    """Backup that is to be restored, by default that of the document.
+
+    Raises ProblemsError if it is not certain which, or it is not ours.
+    """
+    place = opened(run, asked)
+    wanted, series, target = place.wanted, place.series, place.target
     found = backup_series.found(target, backup_series.signer(run))
     own = backup_series.own(found, series.name, run.state.owner)
     name = backup or wanted.backup or max(own, key=lambda each: own[each].start, default="")
@@ -140,9 +161,11 @@ def require_same(run: Run, asked: Asked, under_way: RestoreState) -> None:
     document = _all_wanted(run, asked).get(asked.name or under_way.name)
     meant = asked.confirm or ((document.backup or document.confirm) if document else "")
     name = asked.name or under_way.name
-    if name == under_way.name and meant in ("", under_way.backup):
+    same = ("", under_way.backup, under_way.survivor)
+    if name == under_way.name and meant in same and asked.survivor in ("", under_way.survivor):
         return
-    what = f"{under_way.backup} is being restored ({under_way.name}), and {meant or name} is meant now"
+    told = asked.survivor or meant or name
+    what = f"{under_way.survivor or under_way.backup} is being restored ({under_way.name}), and {told} is meant now"
     remedy = "take that back first: karmada.installer.restore_undo"
     raise ProblemsError(_problem(what, run.place.where, remedy), "nothing was changed")
 
@@ -201,10 +224,10 @@ def look(run: Run) -> Live:
 
 def refuse(run: Run, chosen: Chosen, live: Live, asked: Asked) -> None:
     """Raise ProblemsError with all reasons why this backup cannot be restored here, damage of it included."""
-    place = check_in_pods if run.place.in_pods else check_on_hosts
+    place, size = check_in_pods if run.place.in_pods else check_on_hosts, chosen.record.files[SNAPSHOT].plain_size
     problems = [
         *_etcd(run),
-        *place.problems(run, chosen.record, max((each.db_size for each in live.statuses), default=0)),
+        *place.problems(run, size, max((each.db_size for each in live.statuses), default=0)),
         *_versions(run, chosen),
         *_authorities(run, chosen),
         *_foreign_agents(run, chosen.record, live, asked.foreign_agents),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..backup.record import SNAPSHOT, Record
 from ..etcd import raft_snapshot
 from ..kube.errors import ApiError
 from ..kube.objects import quantity
@@ -15,10 +14,10 @@ from ..run.run import Run
 from .new_data import COPIES, LEAST_BUMP, members
 
 
-def problems(run: Run, record: Record, there: int) -> Iterator[Problem]:
-    """Reasons, with ``there`` bytes in the database of a member as it is."""
+def problems(run: Run, size: int, there: int) -> Iterator[Problem]:
+    """Reasons, for a snapshot of ``size`` bytes, with ``there`` in the database of a member as it is."""
     yield from _storage(run)
-    yield from _claims(run, record, there)
+    yield from _claims(run, size, there)
     yield from _pods(run)
 
 
@@ -29,9 +28,9 @@ def _storage(run: Run) -> Iterator[Problem]:
         yield _problem(what, "spec.components.etcd.local.volumeData", remedy)
 
 
-def _claims(run: Run, record: Record, there: int) -> Iterator[Problem]:
+def _claims(run: Run, size: int, there: int) -> Iterator[Problem]:
     """Claims that are not bound, or too small for another copy beside the data that etcd still writes to."""
-    needed = int(record.files[SNAPSHOT].plain_size * COPIES)
+    needed = int(size * COPIES)
     found = {
         each["metadata"]["name"]: each for each in run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace)
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..backup.record import SNAPSHOT, Record
 from ..components import hosts as component_hosts
 from ..etcd import on_hosts as etcd_on_hosts
 from ..etcd.client import EndpointStatus
@@ -15,12 +14,15 @@ from ..run.run import Run
 from .new_data import COPIES, members
 
 
-def problems(run: Run, record: Record, there: int) -> Iterator[Problem]:
-    """Reasons. The size of the data that is there, ``there``, is not used: hosts tell how much of a disk is free."""
+def problems(run: Run, size: int, there: int) -> Iterator[Problem]:
+    """Reasons, for a snapshot of ``size`` bytes.
+
+    The size of the data that is there, ``there``, is not used: hosts tell how much of a disk is free.
+    """
     del there
     yield from in_trouble(run)
     yield from _members(run)
-    yield from _room(run, record)
+    yield from _room(run, size)
 
 
 def in_trouble(run: Run) -> list[Problem]:
@@ -42,8 +44,7 @@ def _members(run: Run) -> Iterator[Problem]:
         yield _problem(what, "spec.hosts", "run karmada.installer.install first, or name them again")
 
 
-def _room(run: Run, record: Record) -> Iterator[Problem]:
-    size = record.files[SNAPSHOT].plain_size
+def _room(run: Run, size: int) -> Iterator[Problem]:
     # It lies there, too, until the data is made of it.
     needed = int(size * (COPIES + 1))
     for name in members(run.state):

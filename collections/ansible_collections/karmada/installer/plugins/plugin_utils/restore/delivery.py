@@ -28,7 +28,7 @@ from ..kube.readiness import reason_not_ready
 from ..pki.files import certificate_files
 from ..problems import Problem, ProblemsError, Reason
 from ..redaction import shown
-from ..render import cluster_layout, etcd_restore
+from ..render import cluster_layout, etcd_restore, etcd_survivor
 from ..run.run import Run
 from .check import Chosen
 
@@ -79,7 +79,8 @@ def decrypted(chosen: Chosen, keys: Sequence[Any], folder: Path) -> Decrypted:
 
 def forget(run: Run) -> None:
     """Delete the pods; what they have made stays."""
-    for pod in _pods(run):
+    left = run.host_cluster.list("v1", "Pod", run.namespace, labels=run.instance.pod_selector(etcd_survivor.NAME))
+    for pod in [*_pods(run), *left]:
         run.require_lock()
         run.host_cluster.delete(
             "v1", "Pod", pod["metadata"]["name"], run.namespace, uid=pod["metadata"]["uid"], grace_seconds=0

@@ -101,6 +101,7 @@ _ETCD = {
             isLearner={"type": "boolean"},
             errors=_list(_TEXT, 8),
             raftIndex=_DECIMAL,
+            raftTerm=_DECIMAL,
             dbSize=_DECIMAL,
             dbSizeInUse=_DECIMAL,
             dbSizeQuota=_DECIMAL,
@@ -169,7 +170,7 @@ _FORMS: Mapping[str, crd.Schema] = {
         "known", "added", "later", changed={"type": "boolean"}, known=_KNOWN_MEMBERS, added=_ID, later=_TEXT
     ),
     "_host_restore": _fields(
-        *("running", "there", "status", "member", "hash", "counts"),
+        *("running", "there", "status", "member", "hash", "counts", "size"),
         changed=_YES,
         member=_ETCD,
         running=_list(_TEXT, 256),
@@ -177,6 +178,7 @@ _FORMS: Mapping[str, crd.Schema] = {
         status={"type": "integer", "minimum": 0, "maximum": 999},
         hash=_HASH,
         counts=_map(_NUMBER, 64),
+        size=_NUMBER,
     ),
     "_host_log": _fields(changed=_YES, lines=_map(_LINES, 65536)),
     "_host_reach": _fields(changed=_YES, unreached=_map(_FAULT, 65536)),

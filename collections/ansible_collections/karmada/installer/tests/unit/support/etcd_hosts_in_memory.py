@@ -169,6 +169,7 @@ class HostsOfEtcd:
             "isLearner": member.learner,
             "errors": [],
             "raftIndex": str(member.index),
+            "raftTerm": "2",
             "dbSize": "1",
             "dbSizeInUse": "1",
             "dbSizeQuota": "1",

@@ -35,6 +35,7 @@ def status(member: str, *, used: int = 100, errors: tuple[str, ...] = (), leader
             "isLearner": False,
             "errors": list(errors),
             "raftIndex": "99",
+            "raftTerm": "2",
             "dbSize": str(400 * MIB),
             "dbSizeInUse": str(used * MIB),
             "dbSizeQuota": str(2048 * MIB),

@@ -21,6 +21,7 @@ STATUS = {
     "dbSizeQuota": "8192",
     "leader": "255",
     "raftIndex": "77",
+    "raftTerm": "2",
 }
 MEMBERS = {
     "header": {"cluster_id": "10"},
@@ -55,7 +56,7 @@ def test_what_a_member_tells_arrives_as_it_was_told() -> None:
     seen = on_hosts._seen("h1", "https://h1:2379", answer, "")
     assert (seen.status.healthy, seen.status.leader, seen.status.version) == (True, True, "3.6.16")
     assert (seen.status.db_size, seen.status.db_size_in_use, seen.status.db_quota) == (4096, 2048, 8192)
-    assert (seen.status.index, seen.status.revision, seen.status.member_id) == (77, 40, "ff")
+    assert (seen.status.index, seen.status.term, seen.status.revision, seen.status.member_id) == (77, 2, 40, "ff")
     assert seen.known is not None
     assert [(each.id, each.name) for each in seen.known.members] == [("ff", "h1")]
     assert seen.hash is not None

@@ -103,7 +103,8 @@ def restore_step(state: str) -> Callable[[Host, str, bool], Object]:
     texts = dict.fromkeys(("digest", "program", "url", "authority", "certificate", "key", "certificates"), "")
     numbers = dict.fromkeys(("size", "room", "revision"), 0)
     wanted = {**texts, **numbers, "state": state, "folder": "/etc/none", "user": "root", "reader": "root"}
-    return lambda host, holder, check: on(host_restore, host, holder, check, **wanted, units=[], flags=[], prefixes={})
+    others: Object = {"units": [], "flags": [], "prefixes": {}, "member": None}
+    return lambda host, holder, check: on(host_restore, host, holder, check, **wanted, **others)
 
 
 #: Module and state → a step that has it do that on a host.
@@ -114,7 +115,10 @@ STEPS = {
     **{f"_etcd_change {state}": etcd_step(state) for state in ("added", "promoted", "removed", "led")},
     **{f"_etcd_room {state}": room_step(state) for state in ("compacted", "defragmented", "disarmed")},
     **{f"_etcd_snapshot {state}": snapshot_step(state) for state in ("taken", "absent")},
-    **{f"_host_restore {state}": restore_step(state) for state in ("seen", "expected", "made", "absent", "counted")},
+    **{
+        f"_host_restore {state}": restore_step(state)
+        for state in ("seen", "expected", "made", "absent", "copied", "counted")
+    },
 }
 #: What asks nobody for the lock, and why.
 WITHOUT_LOCK = {
@@ -148,7 +152,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(etcd_change.etcd_member, "poster", lambda *_arguments: post)
     monkeypatch.setattr(etcd_change.etcd_member, "change", note("change", {"changed": True}))
     monkeypatch.setattr(etcd_snapshot.host_snapshot, "take", note("take", {"size": 1}))
-    for name in ("look", "expect", "make", "content"):
+    for name in ("look", "expect", "make", "copy", "content"):
         monkeypatch.setattr(host_restore.host_restore, name, note(name, {}))
     return found
 

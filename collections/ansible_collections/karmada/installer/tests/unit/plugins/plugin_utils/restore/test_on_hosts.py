@@ -43,9 +43,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
     drift,
     on_hosts,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Done, Restoring, concerned
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked, Chosen, Live
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import WRITERS, Goal, Step
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import PodsAboveHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -180,7 +181,7 @@ class World:
             "member_id": str((0xB0 if of_backup else 0xA0) + MEMBERS.index(name)),
             "revision": str(REVISION if of_backup else 5),
         }
-        numbers = dict.fromkeys(("raftIndex", "dbSize", "dbSizeInUse", "dbSizeQuota"), "9")
+        numbers = dict.fromkeys(("raftIndex", "raftTerm", "dbSize", "dbSizeInUse", "dbSizeQuota"), "9")
         urls: dict[str, list[str]] = {"peer_urls": [], "client_urls": []}
         known = {
             "cluster_id": "b" if of_backup else "a",
@@ -578,8 +579,7 @@ def test_without_its_name_nothing_begins(world: World) -> None:
 
 def refusals(runs: Runs, document: Any = None, size: int = 100 << 20) -> list[str]:
     run = runs.step(document)
-    record: Any = SimpleNamespace(files={"snapshot.age": SimpleNamespace(plain_size=size)})
-    return [f"{each.where}: {each.what}" for each in check_on_hosts.problems(run, record, 0)]
+    return [f"{each.where}: {each.what}" for each in check_on_hosts.problems(run, size, 0)]
 
 
 @pytest.fixture

@@ -166,7 +166,7 @@ ANSWERS: dict[str, tuple[Object, Object]] = {
             "answer": {
                 "data": True,
                 "status": {
-                    **dict.fromkeys(("leader", "raftIndex", "dbSize", "dbSizeInUse", "dbSizeQuota"), "7"),
+                    **dict.fromkeys(("leader", "raftIndex", "raftTerm", "dbSize", "dbSizeInUse", "dbSizeQuota"), "7"),
                     "version": "3.6.16",
                     "isLearner": False,
                     "errors": [],

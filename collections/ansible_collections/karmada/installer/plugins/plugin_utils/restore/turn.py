@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn of the role in a restore: the end of a step, and the begin of the next. Data and words, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..components.table import ETCD
+from .plan import ENDS, EVERYTHING, SERVERS, WRITERS, Step
+
+#: Step → components that it stops.
+STOPS = {
+    Step.STOP_WRITERS: WRITERS,
+    Step.STOP_SERVERS: SERVERS,
+    Step.STOP_ETCD: frozenset({ETCD.name}),
+    Step.STOP_ALL: EVERYTHING,
+}
+#: Lines of those that a person waits for.
+TOLD = {
+    Step.BACK_UP: "backing up what is there",
+    Step.STOP_WRITERS: "stopping what writes to members",
+    Step.STOP_SERVERS: "stopping the API servers and what needs them",
+    Step.STOP_ETCD: "stopping the members of etcd",
+    Step.START_ETCD: "starting the members of etcd together, with the data of the backup",
+    Step.START_SERVERS: "starting the API servers; what writes to members stays away",
+    Step.PROVE_CLOSED: "asking each API server whether it refuses agents",
+    Step.COMPARE: "comparing what members have with what they would get",
+    Step.HOLD: "holding what is not released",
+    Step.OPEN: "releasing it: members follow from here on",
+    Step.LET: "letting go what is released",
+    Step.WAKE_AGENTS: "having agents begin anew",
+    Step.BACK_UP_AGAIN: "backing up what was released",
+    Step.STOP_ALL: "stopping everything",
+    Step.START_FORMER: "starting the members of etcd with the data from before",
+}
+
+
+def concerned(step: Step) -> frozenset[str]:
+    """Components that tasks of the role stop or start in a step."""
+    if step in (Step.START_ETCD, Step.START_FORMER):
+        return frozenset({ETCD.name})
+    return STOPS.get(step, frozenset())
+
+
+@dataclass(frozen=True)
+class Done:
+    """Outcome of the part of a step that tasks of the role have done: the backup that was taken, what went wrong with
+    it, and whether this was the last attempt.
+    """
+
+    backup: str = ""
+    troubles: Sequence[str] = ()
+    last: bool = True
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A snapshot in plain: its file here, the size in bytes, and its SHA-256."""
+
+    path: Path
+    size: int
+    digest: str
+
+
+DONE = Done()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Outcome of one turn of the role: the last step that was taken, None if the goal is reached; the tasks that do the
+    rest of it; whether that step is done again; and whether there may be a step after it.
+    """
+
+    step: Step | None = None
+    tasks: str = ""
+    again: bool = False
+
+    @property
+    def goes_on(self) -> bool:
+        """True unless the goal is reached."""
+        return self.step is not None and self.step not in ENDS

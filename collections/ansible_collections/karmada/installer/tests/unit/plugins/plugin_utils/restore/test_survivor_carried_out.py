@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Restores of what one member alone has, in memory: journaled and gone on with like those of any backup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, source, survivor
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked, Place
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.survivor import Survivor
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore import test_carry_out as restores
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore.test_carry_out import (
+    BACKUP,
+    DOCUMENT,
+    MOMENTS,
+    NAMES,
+    World,
+    assert_quarantined,
+    assert_undisturbed,
+    stored,
+    take_steps,
+)
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
+
+NAME = NAMES[0]
+
+
+def survived(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world in which one member has all that is left."""
+    world = restores._another(monkeypatch)
+    chosen: Any = check.choose(None, Asked())  # type: ignore[arg-type]
+    place = Place(chosen.wanted, chosen.series, chosen.target)
+
+    def judged(_run: Any, asked: Asked, _place: Place, _timeout: float) -> Survivor:
+        if asked.confirm != NAME:
+            what = "it was not confirmed"
+            raise ProblemsError(Problem(what, "here", "name it", reason=Reason.RESTORE_NOT_CONFIRMED))
+        return Survivor(NAME, {}, ["the last writes may be missing"], None, samples.NOW - survivor.UNKNOWN_AGE)
+
+    def backed_up(*_: Any) -> Any:
+        # A run may be killed before it, and after.
+        world._moment()
+        return chosen.record
+
+    monkeypatch.setattr(check, "opened", lambda *_: place)
+    monkeypatch.setattr(source.survivor, "judged", judged)
+    monkeypatch.setattr(source.survivor, "backed_up", backed_up)
+    return world
+
+
+def test_it_is_on_record_with_the_member_and_a_revision_above_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = survived(monkeypatch)
+    take_steps(world, Goal.QUARANTINE, survivor=NAME, confirm=NAME)
+    assert_quarantined(world)
+    restore = stored(world)
+    assert (restore.survivor, restore.backup) == (NAME, BACKUP)
+    assert restore.bump >= 3650 * 86_400 * 50_000
+    take_steps(world, Goal.RELEASE)
+    before = world.writes
+    take_steps(world, Goal.QUARANTINE, survivor=NAME, confirm=NAME)
+    assert (world.writes, stored(world).step) == (before, "Released")
+
+
+def test_nothing_begins_without_the_name_of_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = survived(monkeypatch)
+    before = world.writes
+    for confirm in ("", BACKUP):
+        with pytest.raises(ProblemsError, match="not confirmed"):
+            take_steps(world, Goal.QUARANTINE, survivor=NAME, confirm=confirm)
+    assert world.writes == before
+    assert_undisturbed(world)
+
+
+@pytest.mark.parametrize(
+    ("asked", "goes_on"),
+    [
+        ({"survivor": NAME, "confirm": NAME}, True),
+        ({"survivor": NAME, "confirm": ""}, True),
+        ({"confirm": ""}, True),
+        ({"confirm": BACKUP}, True),
+        ({"survivor": NAMES[1], "confirm": NAMES[1]}, False),
+        ({"confirm": NAMES[1]}, False),
+        ({"confirm": "prod-20261125t020000z-999999"}, False),
+    ],
+)
+def test_one_under_way_is_gone_on_with_and_no_other_one(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], goes_on: bool
+) -> None:
+    world = survived(monkeypatch)
+    monkeypatch.setattr(check, "_all_wanted", lambda *_: {})
+    take_steps(world, Goal.QUARANTINE, 12, survivor=NAME, confirm=NAME)
+    assert stored(world).survivor == NAME
+    if goes_on:
+        take_steps(world, Goal.QUARANTINE, **asked)  # type: ignore[arg-type]
+        assert_quarantined(world)
+        return
+    with pytest.raises(ProblemsError, match=f"{NAME} is being restored"):
+        take_steps(world, Goal.QUARANTINE, **asked)  # type: ignore[arg-type]
+
+
+def test_a_survivor_is_not_mixed_into_the_restore_of_a_backup(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = survived(monkeypatch)
+    monkeypatch.setattr(check, "_all_wanted", lambda *_: {})
+    take_steps(world, Goal.QUARANTINE, 12)
+    with pytest.raises(ProblemsError, match=f"{BACKUP} is being restored .*{NAME} is meant now"):
+        take_steps(world, Goal.QUARANTINE, survivor=NAME, confirm=NAME)
+
+
+def test_a_run_that_is_killed_at_any_write_is_gone_on_with_or_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = survived(monkeypatch)
+    take_steps(whole, Goal.QUARANTINE, survivor=NAME, confirm=NAME)
+    for killed_after in range(0, whole.writes, MOMENTS):
+        for goal, holds in ((Goal.QUARANTINE, assert_quarantined), (Goal.UNDO, assert_undisturbed)):
+            here = survived(monkeypatch)
+            take_steps(here, Goal.QUARANTINE, killed_after, survivor=NAME, confirm=NAME)
+            assert here.told <= {"before"}
+            if goal is Goal.UNDO and fake_run(DOCUMENT, here).state.restore is None:
+                assert_undisturbed(here)
+                continue
+            again = {"survivor": NAME, "confirm": NAME} if goal is Goal.QUARANTINE else {}
+            take_steps(here, goal, **again)  # type: ignore[arg-type]
+            holds(here)
