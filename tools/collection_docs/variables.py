@@ -109,6 +109,13 @@ BESIDES: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
         "UID of an object that [manages](../guides/operator.md#beside-runs-from-files) it, is not seen, and is gone.",
         ("install", "members", "preflight", "uninstall"),
     ),
+    "karmada_lock_wait": (
+        "int",
+        "120",
+        "Seconds for which another run that writes to the same control plane in pods is waited for, before this one "
+        "refuses. One that has died lets go of it after 30.",
+        ("backup", "etcd_maintenance", "install", "members", "release", "restore", "restore_undo", "uninstall"),
+    ),
 }
 
 #: Variables that playbooks read by themselves, in the same form.
