@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,15 @@ import leaks
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
-from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer, running_api_server
+from ansible_collections.karmada.installer.tests.contract.conftest import (
+    CHECKOUT,
+    ApiServer,
+    Certificates,
+    running_api_server,
+)
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
-from awx_runner import Awx, Credential, Done, bearer_token, kubeconfig, stored
+from awx_credentials import Credential, bearer_token, kubeconfig
+from awx_runner import Awx, Done, stored
 
 NAMESPACE = "karmada-prod"
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/{NAMESPACE}/karmadadeployments"
@@ -100,6 +107,12 @@ def awx(tmp_path_factory: pytest.TempPathFactory) -> Awx:
 @pytest.fixture(scope="module")
 def credential(server: ApiServer, token: str) -> Credential:
     return bearer_token(server.url, token, server.ca.read_text())
+
+
+@pytest.fixture
+def another_ca(tmp_path: Path) -> str:
+    """Certificate of an authority that has signed nothing here."""
+    return Certificates(tmp_path).file("ca.crt").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -233,18 +246,26 @@ def test_an_update_without_a_credential_fails_and_says_what_to_do_in_awx(awx: Aw
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("typed", "told"),
     [
         (None, "In AWX, give the job template and the inventory source a credential of the cluster."),
-        ({"K8S_AUTH_API_KEY": "ended"}, "does not accept our certificate or token"),
-        ({"K8S_AUTH_HOST": "192.0.2.1:6443"}, "environment variable K8S_AUTH_HOST: is no address that can be"),
-        ({"K8S_AUTH_SSL_CA_CERT": ""}, "the server's certificate is not signed by the CA we were given"),
+        ({"bearer_token": "ended"}, "does not accept our certificate or token"),
+        ({"host": "192.0.2.1:6443"}, "environment variable K8S_AUTH_HOST: is no address that can be"),
+        ({"ssl_ca_cert": "another"}, "the server's certificate is not signed by the CA we were given"),
+        ({"ssl_ca_cert": "no PEM"}, "K8S_AUTH_SSL_CA_CERT"),
     ],
 )
 def test_a_job_with_a_credential_that_does_not_lead_there_is_refused_in_words(
-    awx: Awx, inventory: dict[str, Any], credential: Credential, changed: dict[str, str] | None, told: str
+    awx: Awx,
+    inventory: dict[str, Any],
+    credential: Credential,
+    another_ca: str,
+    typed: dict[str, str] | None,
+    told: str,
 ) -> None:
-    given = [Credential({**credential.environment, **changed}, credential.file)] if changed is not None else []
+    if typed == {"ssl_ca_cert": "another"}:
+        typed = {"ssl_ca_cert": another_ca}
+    given = [replace(credential, inputs={**credential.inputs, **typed})] if typed is not None else []
     done = awx.job("playbooks/report.yml", inventory, *given)
     assert done.rc == 2, done.output
     assert told in " ".join(done.output.split())
