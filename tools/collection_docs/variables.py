@@ -112,8 +112,7 @@ BESIDES: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
     "karmada_lock_wait": (
         "int",
         "120",
-        "Seconds for which another run that writes to the same control plane in pods is waited for, before this one "
-        "refuses. One that has died lets go of it after 30.",
+        "Seconds for which a run waits for another one that writes to the same control plane in pods, then refuses.",
         ("backup", "etcd_maintenance", "install", "members", "release", "restore", "restore_undo", "uninstall"),
     ),
 }

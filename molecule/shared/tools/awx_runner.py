@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -106,7 +106,7 @@ class Awx:
     old: bool = False
     container: Sequence[Path] | None = None
     idle_timeout: int = 0
-    _count: int = field(default=40, init=False)
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(41))
 
     def update(self, source: str, *credentials: Credential, verbosity: int = 1) -> tuple[Done, dict[str, Any]]:
         """Update an inventory from a file of the project; returns what ansible-inventory has written, too."""
@@ -166,12 +166,12 @@ class Awx:
 
     def _private_data(self) -> tuple[int, Path, Path]:
         """Number of a new run, the folder that AWX prepares for it, and the one that its worker will have."""
-        self._count += 1
-        private = Path(tempfile.mkdtemp(prefix=f"awx_{self._count}_", dir=self.root))
+        number = next(self.numbers)
+        private = Path(tempfile.mkdtemp(prefix=f"awx_{number}_", dir=self.root))
         for name in ("env", "inventory", "cp", "requirements_collections"):
             (private / name).mkdir(mode=0o700)
         shutil.copytree(self.project, private / "project", symlinks=True, ignore=shutil.ignore_patterns(".git"))
-        return self._count, private, Path(tempfile.mkdtemp(prefix=f"runner_{self._count}_", dir=self.root))
+        return number, private, Path(tempfile.mkdtemp(prefix=f"runner_{number}_", dir=self.root))
 
     def _environment(self, inside: Path) -> dict[str, str]:
         folders = (inside / "requirements_collections", inside / ".ansible/collections", self.collections)
