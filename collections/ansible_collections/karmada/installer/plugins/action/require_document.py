@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import forms
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import (
     instances,
+    inventory_parts,
     inventory_variables,
     not_given,
     phases,
@@ -59,6 +60,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
                 say(line)
         elif instances.are_there(known):
             problems, adopted = instances.adopted(known)
+        elif part := inventory_parts.missing(known):
+            problems = [part]
         elif CONTROL not in known.get("groups", {}).get("all", ()):
             problems = self._reasons(sources, ours)
         elif other := instances.another(known):
