@@ -60,7 +60,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
                 say(line)
         elif instances.are_there(known):
             problems, adopted = instances.adopted(known)
-        elif part := inventory_parts.missing(known):
+        # A source of ours that fails may have left some of its groups; it tells why itself.
+        elif not ours and (part := inventory_parts.missing(known)):
             problems = [part]
         elif CONTROL not in known.get("groups", {}).get("all", ()):
             problems = self._reasons(sources, ours)
