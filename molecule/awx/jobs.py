@@ -259,7 +259,7 @@ def cancel(site: Site, times: int, seed: str) -> None:
     """However a job of an install ends, the next goes on in its time, and reads whose lock it waits for."""
     print(f"SEED={seed} CANCELS={times}")
     course = [(at, line) for at, line in json.loads(site.course.read_text(encoding="utf-8"))]
-    shares = sorted(random.Random(seed).uniform(0.1, 0.95) for _ in range(times))  # noqa: S311
+    shares = sorted(random.Random(seed).uniform(0.1, 0.8) for _ in range(times))  # noqa: S311
     before: Ended | None = None
     waits: list[float] = []
     processes: list[int] = []
@@ -288,7 +288,7 @@ def together(site: Site) -> None:
     since = audit.mark(site.audit_log)
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(site.run, "install", awx=site.awx(bare=True))
-        _until(lambda: site.first_write(since) or first.done(), "the first job to write")
+        _until(lambda: site.first_write(since) or first.done(), "the first job to write", 300)
         second = pool.submit(site.run, "install", awx=site.awx("joe"), account="second")
         short = {"karmada_lock_wait": str(SHORT_WAIT_SECONDS)}
         third = pool.submit(site.run, "install", short, awx=site.awx("ann"), account="third")
