@@ -200,10 +200,12 @@ class Awx:
         common = {"private_data_dir": str(private), "ident": number}
         settings = {"suppress_ansible_output": True, "pexpect_timeout": 0.5, "idle_timeout": self.idle_timeout}
         settings["job_timeout"] = timeout
+        # ansible-runner forgets what it is given by argument where there is no file.
+        (private / "env" / "settings").write_text(json.dumps(settings), encoding="utf-8")
         events: list[dict[str, Any]] = []
         with tempfile.NamedTemporaryFile(dir=self.root) as sent, tempfile.NamedTemporaryFile(dir=self.root) as answered:
             interface.run(
-                streamer="transmit", _output=sent, envvars=environment, settings=settings, suppress_env_files=True,
+                streamer="transmit", _output=sent, envvars=environment, suppress_env_files=True,
                 **common, **run,
             )  # fmt: skip
             sent.seek(0)
