@@ -242,11 +242,8 @@ def workflow(site: Site) -> None:
 def job(site: Site, verb: str, answers: Mapping[str, str], *, unchanged: bool) -> None:
     """One job, with the answers of a survey, in which everything else is left empty."""
     templates = yaml.safe_load((PROJECT / "examples/awx/controller/templates.yml").read_text(encoding="utf-8"))
-    (survey,) = (
-        each.get("survey_spec", {"spec": []})
-        for each in templates["controller_templates"]
-        if each["playbook"] == f"playbooks/{verb}.yml"
-    )
+    named = {each["name"].partition("}} ")[2]: each for each in templates["controller_templates"]}
+    survey = named[verb.replace("_", " ")]["survey_spec"]
     asked = {each["variable"]: "" for each in survey["spec"]}
     if unknown := set(answers) - set(asked):
         raise Unseen(f"the survey of {verb} does not ask for {', '.join(sorted(unknown))}")
