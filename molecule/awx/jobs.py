@@ -187,8 +187,8 @@ class Site:
                 continue
             event = json.loads(line)
             written = audit.is_write(event) and (event.get("responseStatus") or {}).get("code", 500) < 400
-            target = event.get("objectRef") or {}
-            if written and target.get("resource") != "leases" and event["userAgent"].startswith(audit.OUR_AGENT):
+            other = (event.get("objectRef") or {}).get("resource") != "leases"
+            if written and other and event.get("userAgent", "").startswith(audit.OUR_AGENT):
                 yield _time(event["requestReceivedTimestamp"]), event["user"]["username"].rpartition(":")[2]
 
     def first_write(self, since: str) -> datetime | None:
@@ -256,7 +256,8 @@ def cancel(site: Site, times: int, seed: str) -> None:
     """However a job of an install ends, the next goes on in its time, and reads whose lock it waits for."""
     print(f"SEED={seed} CANCELS={times}")
     course = [(at, line) for at, line in json.loads(site.course.read_text(encoding="utf-8"))]
-    shares = sorted(random.Random(seed).uniform(0.1, 0.8) for _ in range(times))  # noqa: S311
+    drawn = random.Random(seed)  # noqa: S311 - moments are no secret
+    shares = sorted(drawn.uniform(0.1, 0.8) for _ in range(times))
     before: Ended | None = None
     waits: list[float] = []
     processes: list[int] = []
@@ -371,7 +372,7 @@ class Ending:
 
     def _wait(self, worker: subprocess.Popen[bytes]) -> None:
         while worker.poll() is None and not (self._trigger.due() and self._written()):
-            time.sleep(0.05)
+            time.sleep(0.2)
         if worker.poll() is None:
             self.processes = descendants(worker.pid)
             self.ended.append(datetime.now(UTC))

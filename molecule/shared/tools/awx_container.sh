@@ -4,7 +4,7 @@
 #
 # Runs a command as a container of AWX runs it: as a user that no list has, with processes, memory and temporary files of its
 # own, which end with it. The home folder of whoever starts this is away, but for these folders. To be started by
-# `unshare --mount --pid --fork --kill-child --mount-proc`; SIGKILL to that ends everything in it.
+# `unshare --mount --pid --fork --kill-child --mount-proc`; SIGKILL to the child of that ends everything in it.
 set -eu
 user=$1
 shift

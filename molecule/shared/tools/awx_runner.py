@@ -25,6 +25,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import kill_tree
 from ansible_runner import interface
 from awx_credentials import Credential
 
@@ -244,8 +245,11 @@ class Awx:
 
 
 def deleted(worker: subprocess.Popen[bytes]) -> None:
-    """End a worker as a container group does, which deletes its pod: every process of it by SIGKILL."""
-    worker.send_signal(signal.SIGKILL)
+    """End a worker as a container group does, which deletes its pod: every process of it by SIGKILL.
+
+    The signal that unshare would hand on is forgotten by a process that becomes another user.
+    """
+    kill_tree.kill(worker.pid)
 
 
 def canceled(worker: subprocess.Popen[bytes]) -> None:
