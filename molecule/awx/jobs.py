@@ -257,7 +257,8 @@ def cancel(site: Site, times: int, seed: str) -> None:
     print(f"SEED={seed} CANCELS={times}")
     course = [(at, line) for at, line in json.loads(site.course.read_text(encoding="utf-8"))]
     drawn = random.Random(seed)  # noqa: S311 - moments are no secret
-    shares = sorted(drawn.uniform(0.1, 0.8) for _ in range(times))
+    # What follows needs something to do, for as long as it takes two more jobs to start.
+    shares = sorted(drawn.uniform(0.1, 0.5) for _ in range(times))
     before: Ended | None = None
     waits: list[float] = []
     processes: list[int] = []
