@@ -109,6 +109,12 @@ BESIDES: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
         "UID of an object that [manages](../guides/operator.md#beside-runs-from-files) it, is not seen, and is gone.",
         ("install", "members", "preflight", "uninstall"),
     ),
+    "karmada_lock_wait": (
+        "int",
+        "120",
+        "Seconds for which a run waits for another one that writes to the same control plane in pods, then refuses.",
+        ("backup", "etcd_maintenance", "install", "members", "release", "restore", "restore_undo", "uninstall"),
+    ),
 }
 
 #: Variables that playbooks read by themselves, in the same form.

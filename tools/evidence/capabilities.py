@@ -121,6 +121,8 @@ CAPABILITIES = (
     Area(
         "Runs",
         (
+            _can("Jobs of AWX: an inventory that is stored, renewed credentials, workflows, surveys, cancels; two on "
+                 "one control plane never write at once", "awx", "contract"),
             _can("A second run changes nothing and writes nothing", "demo", "run_check_mode", "hosts_plain"),
             _can("Check mode with diff says what a run would change, and changes nothing", "run_check_mode"),
             _can("No run shows a secret, however much it says", "run_check_mode", "hosts_faults"),

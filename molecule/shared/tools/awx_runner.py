@@ -3,50 +3,41 @@
 
 Every step is ansible-runner's `transmit | worker | process`, as AWX calls them, and each worker is a process of its own
 in a folder of its own, which stands for /runner: what one leaves there, the next does not see. Between an update and a
-job the inventory is kept in the form in which AWX's database has it. Read in the sources of AWX 24 and of its plugins.
+job the inventory is kept in the form in which AWX's database has it. Credentials are injected by AWX's own code. Read
+in the sources of AWX 24 and of its plugins.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import kill_tree
 from ansible_runner import interface
+from awx_credentials import Credential
 
-#: Where a container has the private data of a job.
-INSIDE = "/runner"
+HERE = Path(__file__).resolve().parent
 #: What a run has of the machine: in a pod of a container group there is no more.
 PASSED = ("PATH", "LANG")
+#: User of a container, of no list, as OpenShift draws one.
+SOMEBODY = 1000660000
+_CONTAINER = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _SCRIPT = "#!/usr/bin/env python3\n# -*- coding: utf-8 -*-\nprint({!r})\n"
-
-
-@dataclass(frozen=True)
-class Credential:
-    """Credential as AWX injects it: variables, and files whose name ``{file}`` in a variable stands for."""
-
-    environment: Mapping[str, str]
-    file: str = ""
-
-
-def bearer_token(host: str, token: str, ca: str = "") -> Credential:
-    """Credential of the type "OpenShift or Kubernetes API Bearer Token"; without a CA, AWX has nothing verified."""
-    verified = {"K8S_AUTH_VERIFY_SSL": "True", "K8S_AUTH_SSL_CA_CERT": "{file}"}
-    more = verified if ca else {"K8S_AUTH_VERIFY_SSL": "False"}
-    return Credential({"K8S_AUTH_HOST": host, "K8S_AUTH_API_KEY": token, **more}, ca)
-
-
-def kubeconfig(content: str) -> Credential:
-    """Credential of the type that the guide on AWX has one make."""
-    return Credential({"K8S_AUTH_KUBECONFIG": "{file}"}, content)
+#: Told of each event of a job, with the process of its worker, which it may kill.
+Watch = Callable[[Mapping[str, Any], "subprocess.Popen[bytes]"], None]
 
 
 @dataclass(frozen=True)
@@ -58,6 +49,24 @@ class Done:
     events: Sequence[dict[str, Any]]
     artifacts: Path
     folder: Path
+    seconds: float = 0.0
+
+    @property
+    def number(self) -> int:
+        """Number of the update or job."""
+        return int(self.artifacts.name)
+
+    @property
+    def changed(self) -> int:
+        """Number of steps that changed something, by Ansible's count at the end."""
+        found = [each["event_data"] for each in self.events if each.get("event") == "playbook_on_stats"]
+        return sum(found[0].get("changed", {}).values()) if found else 0
+
+    @property
+    def silence(self) -> float:
+        """Most seconds between two pieces of output."""
+        told = [datetime.fromisoformat(each["created"]) for each in self.events if each.get("stdout")]
+        return max(((b - a).total_seconds() for a, b in itertools.pairwise(told)), default=0.0)
 
     @property
     def output(self) -> str:
@@ -84,13 +93,21 @@ class Done:
 
 @dataclass
 class Awx:
-    """One AWX with one project. ``collections`` is the folder that its execution environment has collections in."""
+    """One AWX with one project. ``collections`` is the folder that its execution environment has collections in.
+
+    ``old`` is one of 2024: it names collections by a variable that Ansible does not know any more. ``container`` has
+    workers run as in one (see awx_container.sh), which shows them no home folder but what is named here; without it
+    they are processes of this machine. ``idle_timeout`` is AWX's setting: seconds without output that kill a job.
+    """
 
     root: Path
     project: Path
     collections: Path
     user: str = "jane"
-    _count: int = field(default=40, init=False)
+    old: bool = False
+    container: Sequence[Path] | None = None
+    idle_timeout: int = 0
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(41))
 
     def update(self, source: str, *credentials: Credential, verbosity: int = 1) -> tuple[Done, dict[str, Any]]:
         """Update an inventory from a file of the project; returns what ansible-inventory has written, too."""
@@ -121,8 +138,13 @@ class Awx:
         *credentials: Credential,
         variables: Mapping[str, Any] | None = None,
         arguments: Sequence[str] = (),
+        watch: Watch | None = None,
+        timeout: int = 0,
     ) -> Done:
-        """Run a job of a template: a playbook of the project on an inventory in its ``stored`` form."""
+        """Run a job of a template: a playbook of the project on an inventory in its ``stored`` form.
+
+        ``timeout`` is the one of a template: seconds after which AWX has the job killed.
+        """
         number, private, inside = self._private_data()
         script = private / "inventory" / "hosts"
         script.write_text(_SCRIPT.format(json.dumps(stored)), encoding="utf-8")
@@ -141,21 +163,21 @@ class Awx:
             "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{inside}/cp",
         }
         run = {"playbook": playbook, "inventory": str(script)}
-        return self._run(number, private, inside, environment, credentials, run)
+        return self._run(number, private, inside, environment, credentials, run, watch, timeout)
 
     def _private_data(self) -> tuple[int, Path, Path]:
         """Number of a new run, the folder that AWX prepares for it, and the one that its worker will have."""
-        self._count += 1
-        private = Path(tempfile.mkdtemp(prefix=f"awx_{self._count}_", dir=self.root))
+        number = next(self.numbers)
+        private = Path(tempfile.mkdtemp(prefix=f"awx_{number}_", dir=self.root))
         for name in ("env", "inventory", "cp", "requirements_collections"):
             (private / name).mkdir(mode=0o700)
         shutil.copytree(self.project, private / "project", symlinks=True, ignore=shutil.ignore_patterns(".git"))
-        return self._count, private, Path(tempfile.mkdtemp(prefix=f"runner_{self._count}_", dir=self.root))
+        return number, private, Path(tempfile.mkdtemp(prefix=f"runner_{number}_", dir=self.root))
 
     def _environment(self, inside: Path) -> dict[str, str]:
         folders = (inside / "requirements_collections", inside / ".ansible/collections", self.collections)
         return {
-            "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join(map(str, folders)),
+            f"ANSIBLE_COLLECTIONS_PATH{'S' if self.old else ''}": os.pathsep.join(map(str, folders)),
             "ANSIBLE_FORCE_COLOR": "True",
             "ANSIBLE_HOST_KEY_CHECKING": "False",
             "ANSIBLE_PARAMIKO_RECORD_HOST_KEYS": "False",
@@ -170,25 +192,29 @@ class Awx:
         environment: dict[str, str],
         credentials: Sequence[Credential],
         run: Mapping[str, Any],
+        watch: Watch | None = None,
+        timeout: int = 0,
     ) -> Done:
+        began = time.monotonic()
         for each in credentials:
-            environment |= _injected(each, private, inside)
+            environment |= each.inject(private, inside)
         common = {"private_data_dir": str(private), "ident": number}
-        settings = {"suppress_ansible_output": True, "pexpect_timeout": 0.5}
-        kept = {name: os.environ[name] for name in PASSED if name in os.environ}
-        # Nothing of whoever starts this: no kubeconfig, no settings of Ansible, no keys.
-        kept |= {"HOME": str(inside), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
+        settings = {"suppress_ansible_output": True, "pexpect_timeout": 0.5, "idle_timeout": self.idle_timeout}
+        settings["job_timeout"] = timeout
+        # ansible-runner forgets what it is given by argument where there is no file.
+        (private / "env" / "settings").write_text(json.dumps(settings), encoding="utf-8")
         events: list[dict[str, Any]] = []
         with tempfile.NamedTemporaryFile(dir=self.root) as sent, tempfile.NamedTemporaryFile(dir=self.root) as answered:
             interface.run(
-                streamer="transmit", _output=sent, envvars=environment, settings=settings, suppress_env_files=True,
+                streamer="transmit", _output=sent, envvars=environment, suppress_env_files=True,
                 **common, **run,
             )  # fmt: skip
             sent.seek(0)
-            subprocess.run(
-                [str(Path(sys.executable).with_name("ansible-runner")), "worker", f"--private-data-dir={inside}"],
-                stdin=sent, stdout=answered, env=kept, cwd=inside, check=False,
-            )  # fmt: skip
+            with self._worker(inside, sent) as worker:
+                for line in worker.stdout or ():
+                    answered.write(line)
+                    if watch and (event := _event(line)):
+                        watch(event, worker)
             answered.seek(0)
             # AWX keeps events in its database and has ansible-runner write none of them.
             processed = interface.run(
@@ -197,18 +223,47 @@ class Awx:
         artifacts = private / "artifacts" / str(number)
         rc = artifacts / "rc"
         code = int(rc.read_text(encoding="ascii")) if rc.exists() else None
-        return Done(processed.status, code, events, artifacts, inside)
+        return Done(processed.status, code, events, artifacts, inside, time.monotonic() - began)
+
+    def _worker(self, inside: Path, sent: Any) -> subprocess.Popen[bytes]:
+        """Process of a worker, which reads what was transmitted."""
+        kept = {name: os.environ[name] for name in PASSED if name in os.environ}
+        # Nothing of whoever starts this: no kubeconfig, no settings of Ansible, no keys.
+        kept["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+        command = [str(Path(sys.executable).with_name("ansible-runner")), "worker", f"--private-data-dir={inside}"]
+        if self.container is None:
+            kept["HOME"] = str(inside)
+        else:
+            os.chown(inside, SOMEBODY, 0)
+            # Of a virtual environment both names: programs in it begin with the one that it was made under.
+            python = {Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix)}
+            shown = map(str, [*python, *self.container, inside])
+            command = [*_CONTAINER, str(HERE / "awx_container.sh"), str(SOMEBODY), *shown, "--", *command]
+        return subprocess.Popen(
+            command, stdin=sent, stdout=subprocess.PIPE, env=kept, cwd=inside, start_new_session=True
+        )
 
 
-def _injected(credential: Credential, private: Path, inside: Path) -> dict[str, str]:
-    """Environment of a credential. Its file has another name in each run."""
-    name = ""
-    if credential.file:
-        handle, path = tempfile.mkstemp(dir=private / "env")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(credential.file)
-        name = str(inside / "env" / Path(path).name)
-    return {key: value.replace("{file}", name) for key, value in credential.environment.items()}
+def deleted(worker: subprocess.Popen[bytes]) -> None:
+    """End a worker as a container group does, which deletes its pod: every process of it by SIGKILL.
+
+    The signal that unshare would hand on is forgotten by a process that becomes another user.
+    """
+    kill_tree.kill(worker.pid)
+
+
+def canceled(worker: subprocess.Popen[bytes]) -> None:
+    """End a worker as a node of AWX does: it is told, and ansible-runner sends SIGKILL to Ansible's process group."""
+    worker.send_signal(signal.SIGINT)
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    """Event of a job that a worker has sent; empty for all else that it sends."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and "event" in found else {}
 
 
 def stored(exported: Mapping[str, Any]) -> dict[str, Any]:

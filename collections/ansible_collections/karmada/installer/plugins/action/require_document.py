@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import forms
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import (
     instances,
+    inventory_parts,
     inventory_variables,
     not_given,
     phases,
@@ -59,6 +60,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
                 say(line)
         elif instances.are_there(known):
             problems, adopted = instances.adopted(known)
+        # A source of ours that fails may have left some of its groups; it tells why itself.
+        elif not ours and (part := inventory_parts.missing(known)):
+            problems = [part]
         elif CONTROL not in known.get("groups", {}).get("all", ()):
             problems = self._reasons(sources, ours)
         elif other := instances.another(known):

@@ -9,8 +9,23 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Folder of what runs leave for later ones on this machine, and what they can do without."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "karmada-installer"
+    """Folder of what runs leave for later ones on this machine, and what they can do without.
+
+    In a container, a user may have neither HOME nor an entry in the list of users: then it is in the folder that
+    ansible-runner has for this run alone. Raises RuntimeError if there is none, either.
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or _users_cache()) / "karmada-installer"
+
+
+def _users_cache() -> Path:
+    try:
+        return Path("~/.cache").expanduser()
+    except RuntimeError:
+        # <folder of the run>/artifacts/<its name>
+        artifacts = Path(os.environ.get("AWX_ISOLATED_DATA_DIR", ""))
+        if not artifacts.is_absolute() or artifacts.parent.name != "artifacts":
+            raise
+        return artifacts.parents[1] / ".cache"
 
 
 def expanded(path: str | Path) -> Path:

@@ -104,7 +104,7 @@ def running_api_server(directory: Path, *flags: str, client_authority: Path | No
 
     Clients with a certificate of ``client_authority`` are let in, too.
     """
-    certificates = _Certificates(directory)
+    certificates = Certificates(directory)
     clients = directory / "clients.crt"
     clients.write_bytes(
         certificates.file("ca.crt").read_bytes() + (client_authority.read_bytes() if client_authority else b"")
@@ -262,7 +262,7 @@ def binary(name: str, variable: str, *options: str) -> str:
     return answer.stdout.strip().splitlines()[-1]
 
 
-class _Certificates:
+class Certificates:
     """An authority, a server certificate for loopback and one of a cluster administrator."""
 
     def __init__(self, directory: Path) -> None:

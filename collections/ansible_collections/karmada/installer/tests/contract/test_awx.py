@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,15 @@ import leaks
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
-from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer, running_api_server
+from ansible_collections.karmada.installer.tests.contract.conftest import (
+    CHECKOUT,
+    ApiServer,
+    Certificates,
+    running_api_server,
+)
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
-from awx_runner import Awx, Credential, Done, bearer_token, kubeconfig, stored
+from awx_credentials import Credential, bearer_token, kubeconfig
+from awx_runner import Awx, Done, stored
 
 NAMESPACE = "karmada-prod"
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/{NAMESPACE}/karmadadeployments"
@@ -100,6 +107,12 @@ def awx(tmp_path_factory: pytest.TempPathFactory) -> Awx:
 @pytest.fixture(scope="module")
 def credential(server: ApiServer, token: str) -> Credential:
     return bearer_token(server.url, token, server.ca.read_text())
+
+
+@pytest.fixture
+def another_ca(tmp_path: Path) -> str:
+    """Certificate of an authority that has signed nothing here."""
+    return Certificates(tmp_path).file("ca.crt").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -233,18 +246,26 @@ def test_an_update_without_a_credential_fails_and_says_what_to_do_in_awx(awx: Aw
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("typed", "told"),
     [
         (None, "In AWX, give the job template and the inventory source a credential of the cluster."),
-        ({"K8S_AUTH_API_KEY": "ended"}, "does not accept our certificate or token"),
-        ({"K8S_AUTH_HOST": "192.0.2.1:6443"}, "environment variable K8S_AUTH_HOST: is no address that can be"),
-        ({"K8S_AUTH_SSL_CA_CERT": ""}, "the server's certificate is not signed by the CA we were given"),
+        ({"bearer_token": "ended"}, "does not accept our certificate or token"),
+        ({"host": "192.0.2.1:6443"}, "environment variable K8S_AUTH_HOST: is no address that can be"),
+        ({"ssl_ca_cert": "another"}, "the server's certificate is not signed by the CA we were given"),
+        ({"ssl_ca_cert": "no PEM"}, "K8S_AUTH_SSL_CA_CERT"),
     ],
 )
 def test_a_job_with_a_credential_that_does_not_lead_there_is_refused_in_words(
-    awx: Awx, inventory: dict[str, Any], credential: Credential, changed: dict[str, str] | None, told: str
+    awx: Awx,
+    inventory: dict[str, Any],
+    credential: Credential,
+    another_ca: str,
+    typed: dict[str, str] | None,
+    told: str,
 ) -> None:
-    given = [Credential({**credential.environment, **changed}, credential.file)] if changed is not None else []
+    if typed == {"ssl_ca_cert": "another"}:
+        typed = {"ssl_ca_cert": another_ca}
+    given = [replace(credential, inputs={**credential.inputs, **typed})] if typed is not None else []
     done = awx.job("playbooks/report.yml", inventory, *given)
     assert done.rc == 2, done.output
     assert told in " ".join(done.output.split())
@@ -267,3 +288,154 @@ def test_a_job_on_plain_hosts_lets_in_only_those_whose_keys_the_project_has(awx:
     assert checks[0] == "yes"
     assert 'User="karmada"' in arguments
     assert (seen / "hosts").read_text() == HOST_KEYS, "the folder of the update is not there any more"
+
+
+@pytest.fixture(scope="module")
+def of_document(awx: Awx) -> dict[str, Any]:
+    """Inventory of the document in the project, as AWX keeps it. Nothing of it needs a server."""
+    done, exported = awx.update("sites/prod.karmada.yml")
+    assert done.rc == 0, done.output
+    return stored(exported)
+
+
+def without(inventory: dict[str, Any], *hosts: str) -> dict[str, Any]:
+    """The same but for hosts that are disabled, or are in another slice."""
+    kept = json.loads(json.dumps(inventory))
+    for group in kept.values():
+        if "hosts" in group:
+            group["hosts"] = [each for each in group["hosts"] if each not in hosts]
+    kept["_meta"]["hostvars"] = {key: each for key, each in kept["_meta"]["hostvars"].items() if key not in hosts}
+    return dict(kept)
+
+
+def smart(inventory: dict[str, Any]) -> dict[str, Any]:
+    """The hosts without their groups, as a smart inventory has them."""
+    return {"all": {"hosts": sorted(inventory["_meta"]["hostvars"])}, "_meta": inventory["_meta"]}
+
+
+def test_a_job_with_a_slice_or_without_the_disabled_control_host_is_refused(
+    awx: Awx, of_document: dict[str, Any]
+) -> None:
+    done = awx.job("playbooks/install.yml", without(of_document, "karmada_control"))
+    assert done.rc == 2, done.output
+    said = " ".join(done.output.split())
+    assert "inventory: it has groups of a control plane, and not the host karmada_control. In AWX" in said
+    assert "set Job slicing to 1, and switch karmada_control on" in said
+
+
+def test_a_job_with_a_smart_inventory_is_refused(awx: Awx, of_document: dict[str, Any]) -> None:
+    done = awx.job("playbooks/install.yml", smart(of_document))
+    assert done.rc == 2, done.output
+    assert "not its groups karmada_in_pods" in " ".join(done.output.split())
+    assert "not a smart or constructed one" in " ".join(done.output.split())
+
+
+def test_a_job_that_lacks_a_plain_host_of_the_document_is_refused(awx: Awx) -> None:
+    done, exported = awx.update("sites/hosts.karmada.yml")
+    assert done.rc == 0, done.output
+    done = awx.job("playbooks/install.yml", without(stored(exported), "cp1"))
+    assert done.rc == 2, done.output
+    assert "it lacks plain hosts of the document: cp1" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answers", "told"),
+    [
+        (["-l", "member1"], {}, "--limit member1: it leaves out karmada_control"),
+        ([], {"karmada_instance": "other/prod"}, "and the inventory has karmada-prod/prod"),
+        ([], {"karmada_report": "pdf"}, "karmada_report"),
+        ([], {"karmada_lock_wait": "soon"}, "karmada_lock_wait: is no time to wait: 'soon'. Give a whole number"),
+    ],
+    ids=["limit", "another-instance", "form-of-report", "time-to-wait"],
+)
+def test_what_somebody_asks_of_a_job_that_cannot_be_is_refused_before_it_needs_a_credential(
+    awx: Awx, of_document: dict[str, Any], arguments: list[str], answers: dict[str, str], told: str
+) -> None:
+    done = awx.job("playbooks/install.yml", of_document, arguments=arguments, variables=answers)
+    assert done.rc == 2, done.output
+    assert told in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("user", "told"),
+    [
+        ({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "get-token"}}, "exec"),
+        ({"client-certificate": "/home/jane/client.crt", "client-key": "/home/jane/client.key"}, "/home/jane/client"),
+        ({"tokenFile": "/home/jane/token"}, "/home/jane/token"),
+    ],
+    ids=["program", "files", "file-of-token"],
+)
+def test_a_kubeconfig_that_names_programs_or_files_of_another_machine_is_refused(
+    awx: Awx, inventory: dict[str, Any], server: ApiServer, user: dict[str, Any], told: str
+) -> None:
+    config = yaml.safe_load(server.kubeconfig_for_secret())
+    config["users"][0]["user"] = user
+    done = awx.job("playbooks/report.yml", inventory, kubeconfig(yaml.safe_dump(config)))
+    assert done.rc == 2, done.output
+    assert told in " ".join(done.output.split())
+
+
+def test_with_both_types_of_credentials_the_token_counts(
+    awx: Awx, inventory: dict[str, Any], server: ApiServer, credential: Credential
+) -> None:
+    config = yaml.safe_load(server.kubeconfig_for_secret())
+    config["clusters"][0]["cluster"]["server"] = "https://192.0.2.1:6443"
+    done = awx.job("playbooks/report.yml", inventory, credential, kubeconfig(yaml.safe_dump(config)))
+    assert done.rc == 0, done.output
+
+
+def test_an_account_that_may_only_read_is_told_what_it_lacks(
+    awx: Awx, inventory: dict[str, Any], server: ApiServer
+) -> None:
+    account = {"kind": "ServiceAccount", "name": "reader", "namespace": NAMESPACE}
+    server.request("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "reader"}})
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    server.request("POST", f"{rbac}/clusterroles", {"metadata": {"name": "awx-reader"}, "rules": rules})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "awx-reader"}
+    binding = {"metadata": {"name": "awx-reader"}, "subjects": [account], "roleRef": role}
+    server.request("POST", f"{rbac}/clusterrolebindings", binding)
+    _, made = server.request("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/reader/token", {"spec": {}})
+    reader = bearer_token(server.url, made["status"]["token"], server.ca.read_text())
+    done = awx.job("playbooks/install.yml", inventory, reader)
+    assert done.rc == 2, done.output
+    assert "nothing was changed" in done.output
+    assert "create" in done.output
+
+
+def test_a_job_that_takes_longer_than_its_template_allows_is_ended(
+    awx: Awx, inventory: dict[str, Any], credential: Credential
+) -> None:
+    done = awx.job("playbooks/report.yml", inventory, credential, timeout=1)
+    assert done.status == "timeout", done.output
+    assert done.rc != 0
+
+
+def test_an_awx_of_2024_finds_the_collection_in_the_project(awx: Awx, credential: Credential) -> None:
+    project = awx.root / "of-2024"
+    shutil.copytree(awx.project, project)
+    (project / "collections/ansible_collections").symlink_to(awx.collections / "ansible_collections")
+    old = Awx(awx.root, project, awx.collections, old=True, numbers=awx.numbers)
+    done, exported = old.update("sites/object.karmada.yml", credential)
+    assert done.rc == 0, done.output
+    report = old.job("playbooks/report.yml", stored(exported), credential)
+    assert report.rc == 0, report.output
+
+
+def test_a_job_writes_nothing_into_a_project_that_it_may_only_read(
+    awx: Awx, inventory: dict[str, Any], credential: Credential, tmp_path: Path
+) -> None:
+    """Only who is not root can be kept from writing: this job has no home either, and its user is of no list."""
+
+    def make_read_only(_event: Mapping[str, Any], _worker: object) -> None:
+        for folder in tmp_path.glob("runner_*/project"):
+            # Ansible's own, which it takes for the home folder.
+            for each in (folder, *(path for path in folder.rglob("*") if "~" not in path.parts)):
+                each.chmod(each.stat().st_mode & ~0o222)
+
+    tmp_path.chmod(0o755)
+    within = Awx(tmp_path, awx.project, awx.collections, container=())
+    done = within.job("playbooks/report.yml", inventory, credential, watch=make_read_only)
+    assert done.rc == 0, done.output
+    assert (done.folder / "project").stat().st_mode & 0o222 == 0
+    assert done.statistics["karmada_status"]["phase"] == "Preflight"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import awx_collection
+import awx_packages
 import leaks
 import pytest
 import yaml
@@ -38,7 +38,7 @@ MODULES = {
 
 @pytest.fixture(scope="module")
 def collections() -> str:
-    return os.pathsep.join((str(CHECKOUT / "collections"), str(awx_collection.folder())))
+    return os.pathsep.join((str(CHECKOUT / "collections"), str(awx_packages.folder())))
 
 
 @pytest.fixture(scope="module")

@@ -111,7 +111,8 @@ class Lock:
                         reason=Reason.LOCKED,
                     )
                 )
-            told.tell(f"the lock {self.namespace}/{self.name} is held by {holder_in_words(current[0])}", now)
+            # Whose it is comes first: a line is as long as a terminal is wide.
+            told.tell(f"waiting for {holder_in_words(current[0])}: lock {self.namespace}/{self.name}", now)
             time.sleep(min(POLL_SECONDS, max(0.05, deadline - now)))
 
     def is_ours(self) -> bool:

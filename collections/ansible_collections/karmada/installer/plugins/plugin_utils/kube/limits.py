@@ -9,5 +9,5 @@ AT_ONCE = 16
 QUIET_SECONDS = 2.0
 #: Least seconds between two lines of a wait. It reports changes, but not each pod.
 CHANGE_SECONDS = 3.0
-#: Seconds between two equal lines of a wait.
-SAY_SECONDS = 30.0
+#: Seconds between two equal lines of a wait: whoever ends a run that says nothing for half a minute ends none of ours.
+SAY_SECONDS = 20.0

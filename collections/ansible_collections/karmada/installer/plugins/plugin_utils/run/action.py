@@ -6,6 +6,7 @@ An action runs inside ansible-playbook, not as a module: a step costs some 20 ms
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -176,9 +177,25 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
     run = Run(deployment, stands, **common, place=_place_of(Spec(deployment["spec"])))
     run.trace = Display().vvv
     run.confirmed_images = image_pins.confirmed(task_vars)
+    run.lock_wait = lock_wait(task_vars)
     lock = {"deployment": deployment, "connection": asdict(stands), "holder": run.holder}
     run.store.on_lock = lambda held: end.holding(lock if held else None)
     return run
+
+
+def lock_wait(variables: Mapping[str, Any]) -> float:
+    """Seconds for which these variables of a task have another run waited for; a survey gives them as text, or empty.
+
+    Raises ProblemsError for anything else.
+    """
+    text = str(variables.get("karmada_lock_wait", "")).strip()
+    if not text:
+        return Run.lock_wait
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        remedy = "Give a whole number of seconds, such as 120; with 0, a run that finds another one refuses at once."
+        told = f"is no time to wait: {text[:40]!r}"
+        raise ProblemsError(Problem(told, "karmada_lock_wait", remedy, reason=Reason.INVALID_ARGUMENT))
+    return float(text)
 
 
 def _playbook() -> str:

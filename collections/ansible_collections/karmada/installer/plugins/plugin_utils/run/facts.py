@@ -39,6 +39,8 @@ class Facts(ABC):
     confirmed_manager: str = ""
     #: Holder of the lock, or id of its run, that is certainly dead; empty if none was named.
     confirmed_dead: str = ""
+    #: Seconds for which another run that holds the lock of a control plane in pods is waited for, at most.
+    lock_wait: float = 120.0
 
     def __init__(
         self,

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from .host_observation import HostObservation
     from .run import Run
 
-#: Longest wait for another run to release the lock.
-LOCK_WAIT_SECONDS = 120
 #: Retries of a state write that is refused although nobody else has written, 15 s in total.
 REFUSALS = 12
 #: Version of an object that must not exist: resourceVersion 1 is that of an empty etcd, and no object has it.
@@ -192,7 +190,7 @@ class SecretStore(StateStore):
     def _held_meanwhile(self) -> Iterator[None]:
         self.on_lock(True)
         try:
-            self._lock.acquire(LOCK_WAIT_SECONDS, self._facts.say)
+            self._lock.acquire(self._facts.lock_wait, self._facts.say)
             with self._lock.held():
                 self._lock_kept = True
                 yield
@@ -230,7 +228,7 @@ class SecretStore(StateStore):
             self._lock.check()
             return
         self.on_lock(True)
-        self._lock.acquire(LOCK_WAIT_SECONDS, self._facts.say)
+        self._lock.acquire(self._facts.lock_wait, self._facts.say)
         # Not released at the end of a step: the lock belongs to the run as a whole.
         self._facts.until_closed(self._lock.held(release=False))
         self._lock_kept = True

@@ -410,7 +410,7 @@ def test_plumbing_is_told_by_action_and_stage(action: str, arguments: Any, path:
     [
         ("waiting for pods", Kind.PROGRESS),
         ("[ 40/300 s] waiting for pods", Kind.PROGRESS),
-        ("[0/60 s] the lock ns/prod-installer is held by another run", Kind.PROGRESS),
+        ("[0/60 s] waiting for another run: lock ns/prod-installer", Kind.PROGRESS),
         ("0 of 1 ready; waiting for pods: there are none", Kind.PROGRESS),
         ("warning: the pod is waiting for a node", Kind.NOTE),
         ("issued karmada-webhook: it is missing", Kind.NOTE),

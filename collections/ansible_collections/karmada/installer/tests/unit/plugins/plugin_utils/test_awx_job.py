@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import awx_job, run_process
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import action
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
@@ -81,3 +82,15 @@ def test_a_pattern_of_hosts_is_no_playbook(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_id_that_was_given_is_stronger(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(run_process.RUN_ID, "nightly-1")
     assert run_process.run_holder("awx-job-41.install").endswith("/nightly-1")
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(None, 120), ("", 120), (" ", 120), ("5", 5), (0, 0), (90, 90)])
+def test_an_answer_says_how_long_another_run_is_waited_for(given: Any, seconds: float) -> None:
+    variables = {} if given is None else {"karmada_lock_wait": given}
+    assert action.make_run(document(), {}, variables, check=False).lock_wait == seconds
+
+
+@pytest.mark.parametrize("given", ["-1", "1.5", "2m", True, "1" * 7])
+def test_what_is_no_time_to_wait_is_refused(given: Any) -> None:
+    with pytest.raises(ProblemsError, match=r"karmada_lock_wait: is no time to wait: .* such as 120"):
+        action.lock_wait({"karmada_lock_wait": given})

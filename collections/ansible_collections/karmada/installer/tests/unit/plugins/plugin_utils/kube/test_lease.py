@@ -66,7 +66,7 @@ def test_a_waiting_run_goes_on_when_the_lock_is_released(cluster: Cluster) -> No
         first.release()
 
     second.acquire(60, hear)
-    assert said == ["[0/60 s] the lock ns/prod-installer is held by process 12 on other-host"]
+    assert said == ["[0/60 s] waiting for process 12 on other-host: lock ns/prod-installer"]
 
 
 def test_a_killed_process_of_this_machine_loses_it_at_once(cluster: Cluster) -> None:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collection awx.awx out of the community's package ``ansible``, fetched once and kept in the project's cache."""
+"""Parts of AWX that packages have: its collection awx.awx, and how its credentials reach a job.
+
+They are fetched once and kept in the project's cache: the collection out of the community's package ``ansible``, the
+package ``awx_plugins`` out of awx-plugins-core and what that needs.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,13 @@ import zipfile
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).resolve().parents[3] / "requirements-awx.txt"
-_WANTED = "ansible_collections/awx/awx/"
+_WANTED = ("ansible_collections/awx/awx/", "awx_plugins/")
 
 
 def folder() -> Path:
-    """Folder to name in ANSIBLE_COLLECTIONS_PATH. Raises CalledProcessError if the package cannot be fetched.
+    """Folder to name in ANSIBLE_COLLECTIONS_PATH or sys.path. Raises CalledProcessError if a package cannot be fetched.
 
-    pip refuses a package of another hash than the pinned one; of it only this collection is kept.
+    pip refuses a package of another hash than the pinned one; of each only what is named here is kept.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "karmada-installer"
     cache.mkdir(parents=True, exist_ok=True)
@@ -43,7 +47,7 @@ def _fetch(work: Path) -> None:
         ],
         check=True,
     )
-    (package,) = work.glob("*.whl")
-    with zipfile.ZipFile(package) as archive:
-        wanted = [name for name in archive.namelist() if name.startswith(_WANTED)]
-        archive.extractall(work / "content", wanted)
+    for package in work.glob("*.whl"):
+        with zipfile.ZipFile(package) as archive:
+            wanted = [name for name in archive.namelist() if name.startswith(_WANTED)]
+            archive.extractall(work / "content", wanted)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credentials as AWX injects them into an update or a job, by its own code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import awx_packages
+import yaml
+
+#: Where a container has the private data of a job.
+INSIDE = "/runner"
+#: The types of credentials that users copy.
+TYPES = Path(__file__).resolve().parents[3] / "examples/awx/controller/credential_types.yml"
+
+
+@dataclass(frozen=True)
+class Credential:
+    """Credential of AWX: what somebody has typed into the fields of a type, by the name of that."""
+
+    type: str
+    inputs: Mapping[str, Any]
+
+    def inject(self, private: Path, inside: Path) -> dict[str, str]:
+        """Variables for an update or a job with this private data. Its files have other names each time."""
+        interfaces = "awx_plugins.interfaces._temporary_private_"
+        given = _of_awx(f"{interfaces}credential_api").Credential(dict(self.inputs))
+        environment: dict[str, str] = {}
+        inject = _of_awx(f"{interfaces}inject_api").inject_credential
+        inject(_type_of(self.type), given, environment, {}, [], str(private))
+        return {name: value.replace(f"{INSIDE}/", f"{inside}/") for name, value in environment.items()}
+
+
+def _of_awx(module: str) -> Any:
+    if (folder := str(awx_packages.folder())) not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(module)
+
+
+def _type_of(name: str) -> Any:
+    """A type that AWX brings along, by the name of its definition there, or one of those that users copy."""
+    if found := getattr(_of_awx("awx_plugins.credentials.plugins"), name, None):
+        return found
+    # The role that makes the objects joins the braces.
+    text = TYPES.read_text(encoding="utf-8").replace("{  {", "{{")
+    (own,) = (each for each in yaml.safe_load(text)["controller_credential_types"] if each["name"] == name)
+    return SimpleNamespace(managed=False, custom_injectors=None, **own)
+
+
+def bearer_token(host: str, token: str, ca: str = "") -> Credential:
+    """Credential of the type "OpenShift or Kubernetes API Bearer Token"; without a CA, AWX has nothing verified."""
+    typed = {"host": host, "bearer_token": token, "verify_ssl": True, "ssl_ca_cert": ca}
+    return Credential("kubernetes_bearer_token", typed)
+
+
+def kubeconfig(content: str, name: str = "Karmada host cluster") -> Credential:
+    """Credential of a type with a kubeconfig that users copy."""
+    return Credential(name, {"kubeconfig": content})
