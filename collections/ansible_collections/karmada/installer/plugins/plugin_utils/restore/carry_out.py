@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +24,9 @@ from ..document.backups import KIND as BACKUP_KIND
 from ..kube.apply import Change
 from ..kube.errors import ApiError
 from ..problems import Problem, ProblemsError, Reason
+from ..run import restoring
 from ..run.run import Run
-from . import agents, check, delivery, drift, new_data, proof
+from . import agents, check, delivery, drift, new_data, proof, take_over
 from .check import Asked, Chosen
 from .in_pods import InPods
 from .means import GOES_ON, LOOK_SECONDS, Means
@@ -61,6 +62,7 @@ _TOLD = {
     Step.START_SERVERS: "starting the API servers; what writes to members stays away",
     Step.PROVE_CLOSED: "asking each API server whether it refuses agents",
     Step.COMPARE: "comparing what members have with what they would get",
+    Step.FENCE: "having members follow this place, with other tokens, and no other one",
     Step.HOLD: "holding what is not released",
     Step.OPEN: "releasing it: members follow from here on",
     Step.LET: "letting go what is released",
@@ -81,12 +83,13 @@ def concerned(step: Step) -> frozenset[str]:
 @dataclass(frozen=True)
 class Done:
     """Outcome of the part of a step that tasks of the role have done: the backup that was taken, what went wrong with
-    it, and whether this was the last attempt.
+    it, whether this was the last attempt, and members that could not be joined anew, in their plain form.
     """
 
     backup: str = ""
     troubles: Sequence[str] = ()
     last: bool = True
+    broken: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,8 @@ class Restoring:
         run, stored = self.run, self.run.stored_state
         take.refuse(run)
         check.refuse_place(run)
+        if held := restoring.problem(stored, run.operation, run.place.where):
+            raise ProblemsError(held, "nothing was changed")
         if stored and stored.restore and not may_begin_anew(stored.restore, stored.etcd.generation):
             check.require_same(run, self.asked, stored.restore)
             return False
@@ -166,6 +171,8 @@ class Restoring:
         if stored is None or stored.restore is None:
             what, remedy = "no restore is under way", "begin one with karmada.installer.restore"
             raise ProblemsError(Problem(what, self.run.place.where, remedy, reason=Reason.INVALID_ARGUMENT))
+        if self.goal is Goal.UNDO:
+            take_over.refuse_undo(stored, self.run.place.where)
         if self.goal is not Goal.QUARANTINE or not stored.restore.is_over:
             check.require_named(stored.restore, self.asked.name, self.run.place.where)
         found = next_step(self._seen(), self.goal)
@@ -264,6 +271,7 @@ class Restoring:
             Step.BACK_UP: lambda: self._backed_up(done),
             Step.PREPARE: self.means.prepared,
             Step.BACK_UP_AGAIN: lambda: self._backed_up_again(done),
+            Step.FENCE: lambda: self._fenced(done),
         }
 
     # -- what is there -----------------------------------------------------------------------------------------------
@@ -281,9 +289,9 @@ class Restoring:
 
     def _seen(self) -> Seen:
         journal, running = self._restore, self.means.running(EVERYTHING)
-        return Seen(
-            journal, self.run.state.etcd.generation, running, self.release.parts(), loose=bool(self.release.loose())
-        )
+        parts, loose = self.release.parts(), bool(self.release.loose())
+        fenced = take_over.is_fenced(self.run.state)
+        return Seen(journal, self.run.state.etcd.generation, running, parts, loose=loose, fenced=fenced)
 
     def _record(self, chosen: Chosen, live: check.Live) -> RestoreState:
         run, record = self.run, chosen.record
@@ -446,6 +454,11 @@ class Restoring:
             run.tell(each)
         told = drift.in_words(self.report) or ["  no member is registered"]
         run.say("\n".join(["in quarantine; what the release would find on members:", *told]))
+
+    def _fenced(self, done: Done) -> None:
+        with self.means.writing("note that members follow this place"):
+            take_over.fenced(self.run, done.broken, self.asked.unfenced)
+        self.run.go_on_with(self.run.state)
 
     def _open(self) -> None:
         """Hold nothing any more, which cannot be taken back. Raises ProblemsError if etcd is not what was compared."""
