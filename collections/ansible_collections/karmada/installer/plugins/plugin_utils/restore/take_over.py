@@ -170,8 +170,8 @@ class TakingOver:
         if (then.handed_over is None or not then.handed_over.is_silent) and self.asked.take_over != name:
             what = (
                 f"{_place(then, chosen)} had not been handed over when it was taken: what it has done since is lost, "
-                "and it may still be at work. From the release on each member follows this place alone, but one that is "
-                "out of reach then goes on to follow the other until a run reaches it"
+                "and it may still be at work. From the release on each member follows this place alone, but one that "
+                "is out of reach then goes on to follow the other until a run reaches it"
             )
             remedy = (
                 "hand it over first, with karmada.installer.hand_over, and restore the backup that this takes; "
