@@ -129,12 +129,14 @@ def choose(run: Run, asked: Asked, backup: str = "") -> Chosen:
     own = backup_series.own(found, series.name, None if moves else run.state.owner)
     if moves and not asked.signer:
         raise ProblemsError(_nobody_signed(run, found, backup or wanted.backup, target), "nothing was changed")
-    name = backup or wanted.backup or max(own, key=lambda each: own[each].start, default="")
+    name = backup or wanted.backup or (asked.confirm if moves else "")
+    name = name or max(own, key=lambda each: own[each].start, default="")
     if name in own:
         return Chosen(wanted, series, target, own[name])
     there = next((each for each in found if each.name == name), None)
     if there is None:
         what = f"there is no backup {name}" if name else "there is no backup yet"
+        what += f" that {asked.signer} has signed" if moves else ""
     elif there.record is None:
         what = f"{name} is of no use: {there.trouble}"
     elif not there.ours and moves:

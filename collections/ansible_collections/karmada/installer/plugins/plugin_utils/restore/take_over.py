@@ -186,12 +186,13 @@ class TakingOver:
         yield from self._data_there()
 
     def _data_there(self) -> Iterator[Problem]:
-        """Data of an etcd of this name, with which the new one would begin."""
+        """Data of an etcd of this name, with which the new one would begin, or a place where it would not last."""
         run = self.run
         if not run.place.in_pods:
             # Preflight looks at the folders of hosts.
             return
         claims = {f"data-{each.name}" for each in run.state.etcd.members}
+        yield from check_in_pods.storage(run)
         found = run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace)
         there = sorted({each["metadata"]["name"] for each in found} & claims)
         if there:

@@ -10,6 +10,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record as backup_record
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series as backup_series
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import verify
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import (
+    KEYS,
+    AuthorityRecord,
+    Level,
+    Purpose,
+    Record,
+    StoredFile,
+    Versions,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import (
     SILENT,
     Claim,
@@ -22,10 +34,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
     ETCD_CA,
     KARMADA_CA,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, take_over
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.in_pods import InPods
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import (
     EVERYTHING,
     Goal,
@@ -35,9 +50,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan imp
     recorded,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.take_over import TakingOver
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import store
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run, storage_class
+from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
 
 NOTHING = Asked()
 BACKUP = "prod-20261125t020000z-1f3a9c"
@@ -90,7 +107,7 @@ def test_until_members_follow_it_is_no_place_to_start_from() -> None:
 
 
 def reasons(then: State, document: Any = None, asked: Asked = NOTHING, *objects: Any) -> list[Problem]:
-    run = fake_run(document or samples.document(), FakeCluster("host cluster", *objects))
+    run = fake_run(document or samples.document(), FakeCluster("host cluster", storage_class("disks"), *objects))
     chosen = SimpleNamespace(where="there", record=SimpleNamespace(home="karmada-prod", deployment="prod"))
     return list(TakingOver(run, asked, cast(Any, None))._reasons_against(cast(Any, chosen), then))
 
@@ -209,3 +226,132 @@ def test_nothing_runs_that_is_not_asked_for_before_its_data_is_there(monkeypatch
     assert next_step(Seen(begun, begun.generation - 1, frozenset({"etcd"})), Goal.QUARANTINE) is Step.PREPARE
     ready = replace(begun, prepared=begun.members)
     assert next_step(Seen(ready, ready.generation - 1, frozenset({"etcd"})), Goal.QUARANTINE) is Step.STOP_ETCD
+
+
+# -- which backup, and what is written ---------------------------------------------------------------------------------
+
+KEY, STRANGER = backup_record.new_signing_key(), backup_record.new_signing_key()
+SIGNER = backup_record.signer_of(KEY)
+
+
+def a_record(run: Run, **fields: Any) -> Record:
+    release = run.instance.release
+    known: dict[str, Any] = {
+        "name": BACKUP,
+        "series": "disk",
+        "deployment": "prod",
+        "home": "karmada-prod",
+        "owner": THERE.owner,
+        "purpose": Purpose.REQUESTED,
+        "started": run.now.replace(microsecond=0).isoformat(),
+        "duration_seconds": 1,
+        "files": {KEYS: StoredFile(1, "0" * 64, 1, "0" * 64)},
+        "cluster_id": "c",
+        "revision": 100,
+        "hash": 1,
+        "total_keys": 1,
+        "versions": Versions(release.karmada, release.kubernetes, release.etcd, "0.1.0"),
+        "levels": (Level.HASH.value,),
+        "recipients": (),
+        "authorities": {
+            name: AuthorityRecord(x509.fingerprint(pair.certificate), "") for name, pair in THERE.authorities.items()
+        },
+        "encryption_provider": run.spec.encryption_provider,
+        # The other mode is no reason against it.
+        "mode": "Binary",
+    }
+    return Record(**{**known, **fields})
+
+
+class Store:
+    """A target with one backup."""
+
+    where = "there"
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def names(self) -> list[str]:
+        return [BACKUP]
+
+    def get(self, _name: str, _file: str, sink: Any) -> None:
+        sink.write(self.text)
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run where nothing is yet, for which one backup lies there, with a private key here."""
+    run = fake_run(
+        samples.document(namespace="karmada-next"),
+        FakeCluster("host cluster", storage_class("disks")),
+        operation="restore",
+    )
+    target = Store(backup_record.signed(a_record(run), KEY))
+    series = SimpleNamespace(name="disk")
+    monkeypatch.setattr(check, "_wanted", lambda *_: WantedRestore("moved", "disk"))
+    monkeypatch.setattr(backup_series, "wanted", lambda *_: [series])
+    monkeypatch.setattr(backup_series, "opened", lambda *_: target)
+    monkeypatch.setattr(verify, "verify", lambda *_: [])
+    monkeypatch.setattr(verify, "decrypted", lambda *_: None)
+    monkeypatch.setattr(verify, "state_of", lambda *_: replace(THERE, backup_key=KEY))
+    monkeypatch.setattr(store, "Lock", lambda *_, **__: NoLock())
+    return run
+
+
+def taking(run: Run, **asked: Any) -> TakingOver:
+    wishes = {"keys": ("key",), "signer": SIGNER, "confirm": BACKUP, **asked}
+    return TakingOver(run, Asked(**wishes), InPods(run, 1, []))
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason", "said"),
+    [
+        ({"signer": ""}, Reason.CONFIRMATION_REQUIRED, f"-e restore_signer={SIGNER}"),
+        ({"signer": backup_record.signer_of(STRANGER)}, Reason.INVALID_BACKUP, "not by the key that was named"),
+        ({"keys": ()}, Reason.RESTORE_IMPOSSIBLE, "no private key is here"),
+        ({"confirm": ""}, Reason.RESTORE_NOT_CONFIRMED, f"-e restore_confirm={BACKUP}"),
+    ],
+)
+def test_nothing_is_made_before_a_person_has_said_what_is_meant(
+    place: Run, asked: dict[str, Any], reason: Reason, said: str
+) -> None:
+    with pytest.raises(ProblemsError) as refused:
+        taking(place, **asked).judge()
+    assert [each.reason for each in refused.value.problems] == [reason]
+    assert said in str(refused.value)
+    assert not cast(Any, place.host_cluster).names("Secret")
+
+
+def test_keys_of_somebody_else_in_a_backup_that_was_signed_are_not_taken(
+    place: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "state_of", lambda *_: replace(THERE, backup_key=STRANGER))
+    with pytest.raises(ProblemsError, match="not those of the control plane that signed it"):
+        taking(place).judge()
+
+
+def test_the_first_state_of_the_place_is_that_of_the_backup_and_no_other_one_is_ever_stored(
+    place: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: list[str] = []
+    kept = store.SecretStore.write
+    monkeypatch.setattr(
+        store.SecretStore,
+        "write",
+        lambda self, state, instance: (stored.append(state.owner), kept(self, state, instance))[1],
+    )
+    one = taking(place)
+    one.judge()
+    assert stored == []
+    one.adopt()
+    assert set(stored) == {THERE.owner}
+    again = fake_run(samples.document(namespace="karmada-next"), cast(Any, place.host_cluster), operation="restore")
+    found = again.stored_state
+    assert found is not None
+    assert (found.owner, found.claim.epoch, found.journal.operation) == (THERE.owner, 4, "restore")
+    assert take_over.is_under_way(found)
+    assert found.taken_over is not None
+    assert found.taken_over.planned
+    assert taking(again).goes_on()
+    with pytest.raises(ProblemsError, match="is meant now"):
+        taking(again, confirm="prod-20260101t000000z-000000").goes_on()
