@@ -50,7 +50,7 @@ CAPABILITIES = (
             _can("A restore is released for some clusters, or namespaces on them; the API server holds the rest, which "
                  "is not written to; old data goes by name only", "pods_restore", "contract", "unit"),
             _can("A control plane moves to another place: handed over with a final backup, taken over into quarantine; "
-                 "members follow it with other tokens, and what was left has no effect on them", "pods_move", "contract",
+                 "members follow it with other tokens; what was left has no effect on them", "pods_move", "contract",
                  "unit"),
             _can("An etcd that exists already, shared by several control planes", "pods_external_etcd"),
             _can("IPv6 alone, and both families", "pods_ip_families"),
