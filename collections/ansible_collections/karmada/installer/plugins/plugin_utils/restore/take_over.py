@@ -32,6 +32,7 @@ from ..components.spec import Spec
 from ..components.state import RestoreState, State
 from ..components.table import ETCD_CA
 from ..etcd import external
+from ..labels import OWNER_LABEL
 from ..members.broken import BrokenMember
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
@@ -195,8 +196,14 @@ class TakingOver:
         yield from check_in_pods.storage(run)
         found = run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace)
         there = sorted({each["metadata"]["name"] for each in found} & claims)
+        if run.state.etcd.storage == "hostPath":
+            # Volumes in directories of nodes are named after the owner, and that has moved along.
+            labels = f"{OWNER_LABEL}={run.state.owner}"
+            there += [
+                each["metadata"]["name"] for each in run.host_cluster.list("v1", "PersistentVolume", labels=labels)
+            ]
         if there:
-            remedy = "keep what is in them, and delete the claims; or use another namespace"
+            remedy = "keep what is in them, and delete them; or use another namespace, and other storage than hostPath"
             what = f"data of an etcd is there already: {', '.join(there)}"
             yield Problem(what, f"namespace {run.namespace}", remedy, reason=Reason.RESTORE_IMPOSSIBLE)
 
