@@ -203,7 +203,7 @@ class TakingOver:
                 each["metadata"]["name"] for each in run.host_cluster.list("v1", "PersistentVolume", labels=labels)
             ]
         if there:
-            remedy = "keep what is in them, and delete them; or use another namespace, and other storage than hostPath"
+            remedy = "keep what is in them, and delete them; or use another namespace, without hostPath"
             what = f"data of an etcd is there already: {', '.join(there)}"
             yield Problem(what, f"namespace {run.namespace}", remedy, reason=Reason.RESTORE_IMPOSSIBLE)
 

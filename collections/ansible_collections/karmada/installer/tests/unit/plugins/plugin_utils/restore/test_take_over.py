@@ -35,6 +35,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
     KARMADA_CA,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
@@ -137,6 +138,20 @@ def test_data_that_is_there_is_not_taken_for_its_own() -> None:
     }
     (told,) = reasons(THERE, None, NOTHING, claim)
     assert "data-prod-etcd-0" in told.what
+
+
+def test_directories_of_nodes_that_are_named_after_the_same_owner_are_not_shared() -> None:
+    on_nodes = {"components": {"etcd": {"local": {"volumeData": {"hostPath": {"path": "/var/lib/etcd"}}}}}}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "prod-etcd-0-data-x", "labels": {OWNER_LABEL: samples.OWNER}},
+        "spec": {"claimRef": {"namespace": "karmada-prod", "name": "data-prod-etcd-0"}},
+    }
+    run = fake_run(samples.document(on_nodes), FakeCluster("host cluster", volume), stored=samples.state())
+    run.go_on_with(replace(run.state, etcd=replace(run.state.etcd, storage="hostPath")))
+    (told,) = TakingOver(run, NOTHING, cast(Any, None))._data_there()
+    assert "prod-etcd-0-data-x" in told.what
 
 
 def test_tokens_that_nobody_would_accept() -> None:
