@@ -181,7 +181,7 @@ class HandingOver:
         return frozenset({ETCD.name}) if step is Step.START_FORMER else _STOPS.get(step, frozenset())
 
     def told(self) -> dict[str, str]:
-        """What the other place needs, once the final backup is there."""
+        """Backup, signer and series that the other place needs; empty before the final backup is there."""
         stored = self.run.stored_state
         left = stored.handed_over if stored else None
         if left is None or not left.is_over:

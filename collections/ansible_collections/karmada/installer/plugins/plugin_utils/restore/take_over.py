@@ -219,16 +219,15 @@ def fenced(run: Run, broken: Sequence[Mapping[str, Any]], named: Sequence[str]) 
     found = [BrokenMember.of(each) for each in broken]
     problems = []
     for each in found:
-        moved = any(problem.reason is Reason.MOVED for problem in each.problems)
-        if each.name in named and not moved:
-            continue
-        remedy = (
-            f"{each.next_step}; or, if it may follow {taken.source} until a run reaches it, name it: "
-            f"""-e '{{"restore_unfenced": ["{each.name}"]}}'"""
-        )
-        what = f"it could not be made to follow this place: {each.problem}"
-        reason = Reason.MOVED if moved else Reason.MEMBER_UNREACHABLE
-        problems.append(Problem(what, f"member {each.name}", each.next_step if moved else remedy, reason=reason))
+        what, where = f"it could not be made to follow this place: {each.problem}", f"member {each.name}"
+        if any(problem.reason is Reason.MOVED for problem in each.problems):
+            problems.append(Problem(what, where, each.next_step, reason=Reason.MOVED))
+        elif each.name not in named:
+            remedy = (
+                f"{each.next_step}; or, if it may follow {taken.source} until a run reaches it, name it: "
+                f"""-e '{{"restore_unfenced": ["{each.name}"]}}'"""
+            )
+            problems.append(Problem(what, where, remedy, reason=Reason.MEMBER_UNREACHABLE))
     if problems:
         raise ProblemsError(problems, "nothing was released")
     names = tuple(each.name for each in found)
