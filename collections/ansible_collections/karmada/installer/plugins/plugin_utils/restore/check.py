@@ -156,7 +156,7 @@ def _nobody_signed(run: Run, found: Sequence[Found], name: str, target: Target) 
     what += f"; signed is {name or 'what lies there'} by {', '.join(signers)}" if signers else ""
     remedy = (
         "compare that with what karmada.installer.hand_over or backup_list have told where it was, and name it: "
-        f"-e restore_signer={signers[0] if len(signers) == 1 else 'KEY'}"
+        "-e restore_signer=KEY"
     )
     return Problem(what, target.where, remedy, reason=Reason.CONFIRMATION_REQUIRED)
 

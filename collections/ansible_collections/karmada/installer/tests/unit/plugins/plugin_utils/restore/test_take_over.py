@@ -321,7 +321,7 @@ def taking(run: Run, **asked: Any) -> TakingOver:
 @pytest.mark.parametrize(
     ("asked", "reason", "said"),
     [
-        ({"signer": ""}, Reason.CONFIRMATION_REQUIRED, f"-e restore_signer={SIGNER}"),
+        ({"signer": ""}, Reason.CONFIRMATION_REQUIRED, f"by {SIGNER}"),
         ({"signer": backup_record.signer_of(STRANGER)}, Reason.INVALID_BACKUP, "not by the key that was named"),
         ({"keys": ()}, Reason.RESTORE_IMPOSSIBLE, "no private key is here"),
         ({"confirm": ""}, Reason.RESTORE_NOT_CONFIRMED, f"-e restore_confirm={BACKUP}"),
