@@ -69,6 +69,7 @@ PURPOSES = {
     "cordon": "place nothing new on members",
     "drain": "move everything away from members",
     "etcd_maintenance": "give free space of etcd back, and clear its alarm NOSPACE",
+    "hand_over": "stop a control plane for good, with a final backup from which another place takes it over",
     "install": "install, or bring an instance to what the document says now",
     "members": "join members and let members go, and nothing else",
     "preflight": "check first, and change nothing",

@@ -51,6 +51,9 @@ CAPABILITIES = (
                  "is not written to; old data goes by name only", "pods_restore", "contract", "unit"),
             _can("Most volumes of etcd lost: what the one member that is left has is restored, newer than any backup; "
                  "that the last writes may be missing is told", "pods_survivor", "hosts_survivor", "contract", "unit"),
+            _can("A control plane moves to another place: handed over with a final backup, taken over into quarantine; "
+                 "members follow it with other tokens; what was left has no effect on them", "pods_move", "contract",
+                 "unit"),
             _can("An etcd that exists already, shared by several control planes", "pods_external_etcd"),
             _can("IPv6 alone, and both families", "pods_ip_families"),
             _can("Images from a private registry, by pull secrets", "pods_private_registry"),

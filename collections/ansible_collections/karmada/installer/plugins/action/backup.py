@@ -317,6 +317,9 @@ def _listed(run: Run, wanted: Wanted) -> dict[str, Any]:
     found = series.found(target, series.signer(run))
     own = series.own(found, wanted.name, run.state.owner)
     run.say(f"{wanted.name}: {number_of(len(own), 'backup')} in {target.where}")
+    if signer := series.signer(run):
+        # Whoever moves it to another place names that there.
+        run.say(f"  signed here by {signer}")
     rows = []
     for each in found:
         row: dict[str, Any] = {"name": each.name, "ours": each.name in own, "trouble": each.trouble}

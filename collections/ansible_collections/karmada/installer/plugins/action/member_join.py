@@ -9,7 +9,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import former_connections
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import epoch, former_connections
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import log as member_log
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import mode as member_mode
@@ -133,7 +133,7 @@ def _join(run: Run, work: list[MemberEntry], registered: Clusters, holders: froz
                 state = member_join.recorded(state, entry, outcome.on_member)
             if not outcome.problem and not member_mode.waits_for_agent(entry, state):
                 state = member_join.settled(state, entry)
-        run.save(state)
+        run.save(epoch.settled(state, [outcome.name for outcome in outcomes if not outcome.problem]))
         run.go_on_with(run.state)
     return {outcome.name: outcome for outcome in outcomes}
 

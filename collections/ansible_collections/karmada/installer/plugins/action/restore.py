@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, workplace
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup, survivor
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.findings import findings
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup, survivor, take_over
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.take_over import TakingOver
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -24,7 +27,7 @@ class ActionModule(KarmadaAction):
         "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
         "state": {
             "type": "str",
-            "choices": ["judged", "begun", "next", "delivered", "forgotten", "cleaned"],
+            "choices": ["judged", "begun", "adopted", "next", "delivered", "forgotten", "cleaned"],
             "default": "next",
         },
         "step": {"type": "str", "choices": ["", *(each.value for each in OnHosts.tasks)], "default": ""},
@@ -43,6 +46,10 @@ class ActionModule(KarmadaAction):
         "namespaces": {"type": "list", "elements": "str", "default": []},
         "keep": {"type": "list", "elements": "str", "default": []},
         "let_go": {"type": "list", "elements": "str", "default": []},
+        "signer": {"type": "str", "default": ""},
+        "take_over": {"type": "str", "default": ""},
+        "unfenced": {"type": "list", "elements": "str", "default": []},
+        "broken": {"type": "list", "elements": "dict", "default": []},
         "timeout": {"type": "int", "default": 600},
     }
 
@@ -55,18 +62,44 @@ class ActionModule(KarmadaAction):
         if arguments["state"] == "judged":
             earlier = run.stored_state.restore if run.stored_state else None
             return {"changed": False, "sender": survivor.sender(run, restoring.asked, earlier)}
-        if arguments["state"] == "begun":
+        if arguments["state"] in ("begun", "adopted"):
             try:
-                begins = restoring.begin()
+                return _begun(run, restoring, adopted=arguments["state"] == "adopted")
             finally:
                 _forgotten(arguments["snapshot"])
-            return {"changed": begins, "changes": [f"began Restore {run.name}"] if begins else [], "step": ""}
         if arguments["state"] in ("delivered", "forgotten"):
             return _delivered(restoring) if arguments["state"] == "delivered" else _forgotten(arguments["snapshot"])
         if run.check:
             return _predicted(run, restoring)
         taken = Step(arguments["step"]) if arguments["step"] else None
-        return _turned(restoring, taken, Done(arguments["backup"], arguments["troubles"], arguments["last"]))
+        done = Done(arguments["backup"], arguments["troubles"], arguments["last"], arguments["broken"])
+        return _turned(restoring, taken, done)
+
+
+def _begun(run: Run, restoring: Restoring, *, adopted: bool) -> dict[str, Any]:
+    """Begin a restore, or a move to here."""
+    if not adopted and (run.stored_state is None or take_over.is_under_way(run.stored_state)):
+        return _taken_over(run, restoring)
+    if adopted:
+        TakingOver(run, restoring.asked, restoring.means).begin()
+    else:
+        take_over.refuse_place_of_another(run, restoring.asked)
+    begins = adopted or restoring.begin()
+    return {"changed": begins, "changes": [f"began Restore {run.name}"] if begins else [], "step": ""}
+
+
+def _taken_over(run: Run, restoring: Restoring) -> dict[str, Any]:
+    """Have the keys of a backup be the first state of this place, unless an earlier run has done so."""
+    taking = TakingOver(run, restoring.asked, restoring.means)
+    if taking.goes_on():
+        return {"changed": False, "step": "", "adopted": not run.check}
+    taking.judge()
+    # By the state that this place would get: what members have of the control plane is ours then.
+    if problems := findings(run).all:
+        raise ProblemsError(problems, "nothing was changed")
+    if not run.check:
+        taking.adopt()
+    return {"changed": True, "changes": [f"took {run.name} over"], "step": "", "adopted": not run.check}
 
 
 def _predicted(run: Run, restoring: Restoring) -> dict[str, Any]:
@@ -117,4 +150,7 @@ def _asked(arguments: dict[str, Any]) -> Asked:
         namespaces=arguments["namespaces"],
         kept=arguments["keep"],
         let_go=arguments["let_go"],
+        signer=arguments["signer"],
+        take_over=arguments["take_over"],
+        unfenced=arguments["unfenced"],
     )

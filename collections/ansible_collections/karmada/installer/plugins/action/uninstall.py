@@ -139,7 +139,7 @@ def _check(run: Run, arguments: dict[str, Any]) -> None:
         run
     )
     if not run.check and arguments["confirm"] != run.name:
-        joined = ", ".join(sorted(run.state.members)) or "none"
+        joined = ", ".join(sorted(run.state.members) if run.state.leads_members else ()) or "none"
         data = "is deleted" if run.spec.deletion_policy == "Delete" else "is kept"
         problems.append(
             Problem(

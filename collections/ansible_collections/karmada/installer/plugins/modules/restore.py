@@ -34,7 +34,9 @@ options:
       - >-
         V(begun) judges the backup, tells what is lost, requires its name in O(confirm), and opens the record. Where a
         restore is under way it does nothing, and refuses another backup than that; nor is one begun again that was
-        released.
+        released. Where no control plane is, it judges the backup of one that moves to here, whose O(signer) is named,
+        and has its keys be the state of this place.
+      - V(adopted) opens the record of such a move, with an empty etcd that works.
       - >-
         V(judged) tells of a member on a plain host that has survived (O(survivor)) whether its data is to be copied
         (M(karmada.installer.restore_on_host)) for V(begun), which judges that.
@@ -49,7 +51,7 @@ options:
         V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good. It
         requires the name of the control plane in O(confirm), and is refused while a restore is under way.
     type: str
-    choices: [judged, begun, next, delivered, forgotten, cleaned]
+    choices: [judged, begun, adopted, next, delivered, forgotten, cleaned]
     default: next
   step:
     description: A step whose rest tasks of the role have done.
@@ -68,6 +70,7 @@ options:
       - BackUpAgain
       - StopAll
       - StartFormer
+      - Fence
     default: ""
   backup:
     description: Name of the backup that these tasks have taken.
@@ -151,6 +154,28 @@ options:
     type: list
     elements: str
     default: []
+  signer:
+    description: >-
+      Public key that has signed the backup, where no control plane is and one moves to here. It was told by
+      M(karmada.installer.hand_over), and is told by a list of its backups at the place that it comes from.
+    type: str
+    default: ""
+  take_over:
+    description: Name of the control plane, where the place that it comes from was not handed over, because it is lost.
+    type: str
+    default: ""
+  unfenced:
+    description: >-
+      Members that do not answer when a control plane that has moved is released, and that may follow the place it came
+      from until a run reaches them.
+    type: list
+    elements: str
+    default: []
+  broken:
+    description: Members that tasks of the role could not join anew in the step Fence.
+    type: list
+    elements: dict
+    default: []
   timeout:
     description: Seconds for each wait.
     type: int
@@ -215,6 +240,10 @@ series:
   description: Name of the EtcdBackup.
   returned: with the state next, if a step was taken
   type: str
+adopted:
+  description: Whether the keys of a backup are the state of this place, so that an empty etcd is to be started.
+  returned: with the state begun, where no control plane is
+  type: bool
 again:
   description: Whether its tasks are to be done again.
   returned: with the state next

@@ -148,6 +148,7 @@ class Reason(StrEnum):
     )
     RESTORE_IMPOSSIBLE = "RestoreImpossible", "This control plane cannot be restored from this backup as it is."
     QUARANTINE_OPEN = "QuarantineOpen", "A restored control plane accepts agents of members before its release."
+    MOVED = "Moved", "The control plane was moved to another place, which its members follow."
     RESTORE_DRIFT = "RestoreDrift", "Members differ from what a restored control plane would make of them."
     INVALID_BACKUP = "InvalidBackup", "A backup is damaged, incomplete, or not of this control plane."
     # -- members

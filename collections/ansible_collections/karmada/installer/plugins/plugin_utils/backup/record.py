@@ -193,6 +193,11 @@ def opened(text: bytes, where: str, signers: Collection[str] | None = None) -> R
     return record
 
 
+def signer_in(text: bytes) -> str:
+    """Public key that has signed a record, by its own word: ``opened`` proves that the signature fits."""
+    return str(json.loads(text)["signature"]["key"])
+
+
 def digest(text: bytes) -> str:
     """SHA-256 of a file, in hex."""
     return hashlib.sha256(text).hexdigest()

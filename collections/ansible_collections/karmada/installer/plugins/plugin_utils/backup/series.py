@@ -23,12 +23,16 @@ from .targets import Target
 
 @dataclass(frozen=True)
 class Found:
-    """A backup in a target: its record, or why that is of no use. ``ours``: signed by the key of this instance."""
+    """A backup in a target: its record, or why that is of no use. ``ours``: signed by the key of this instance.
+
+    ``signer`` is the public key that has signed the record.
+    """
 
     name: str
     record: Record | None
     ours: bool = False
     trouble: str = ""
+    signer: str = ""
 
 
 def wanted(run: Run, beside: Iterable[Mapping[str, Any]], alone: str = "") -> list[Wanted]:
@@ -91,16 +95,20 @@ def found(target: Target, own_signer: str) -> list[Found]:
         if read.name != name:
             listed.append(Found(name, None, trouble=f"{where}: is the record of {read.name}"))
             continue
-        listed.append(Found(name, read, ours=bool(own_signer) and _is_signed_by(sink.getvalue(), where, own_signer)))
+        signer = record.signer_in(sink.getvalue())
+        listed.append(Found(name, read, ours=bool(own_signer) and signer == own_signer, signer=signer))
     return listed
 
 
-def own(listed: Iterable[Found], series: str, owner: str) -> dict[str, Record]:
-    """Verified backups of a series of this instance: name → record. Nothing else is counted, or deleted."""
+def own(listed: Iterable[Found], series: str, owner: str | None) -> dict[str, Record]:
+    """Verified backups of a series of this instance: name → record. Nothing else is counted, or deleted.
+
+    ``owner`` None: of whatever control plane, as the signature alone tells whose they are.
+    """
     return {
         each.name: each.record
         for each in listed
-        if each.record and each.ours and (each.record.series, each.record.owner) == (series, owner)
+        if each.record and each.ours and each.record.series == series and owner in (None, each.record.owner)
     }
 
 
@@ -136,14 +144,6 @@ class Deleted:
 
     names: tuple[str, ...]
     problems: tuple[Problem, ...]
-
-
-def _is_signed_by(text: bytes, where: str, key: str) -> bool:
-    try:
-        record.opened(text, where, {key})
-    except ProblemsError:
-        return False
-    return True
 
 
 class _Record(io.BytesIO):

@@ -47,8 +47,10 @@ class Instance:
     restarts: Mapping[str, int] = field(default_factory=dict)
     #: Members of etcd in pods that are on record, in their order; empty before the bootstrap: those of the document.
     etcd_members: tuple[EtcdMemberState, ...] = ()
-    #: Components that must not run, because a restore holds them.
+    #: Components that must not run, because a restore holds them, or a hand-over.
     held: frozenset[str] = frozenset()
+    #: What this place claims of members, as they have it on record; empty if the control plane was never moved.
+    claim: str = ""
 
     @classmethod
     def of(

@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..problems import Problem, ProblemsError, Reason
+from . import moving
+from .moving import Claim, HandOverState, TakeOverState
 from .releases import is_digest
 from .spec import MemberEntry, Spec
 from .types import KeyPair
@@ -31,8 +33,8 @@ FORMER_MODE = "formerMode"
 #: nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on hosts. 7: members in a
 #: file of their own; long files are packed. 8: digests of images, and restarts that are due for members. 9: UID of the
 #: host cluster. 10: the object that manages it, and members of etcd. 11: the key that signs backups, and the newest.
-#: 12: a restore. 13: what a restore has released of members.
-FORMAT = 13
+#: 12: a restore. 13: what a restore has released of members. 14: a move to another place.
+FORMAT = 14
 #: A Secret holds 1 MiB, and the records of a thousand members come close to that: files above this size are packed.
 PACK_ABOVE = 64 * 1024
 _PACKED = ".gz"
@@ -272,6 +274,28 @@ class State:
     backups: Mapping[str, LastBackup] = field(default_factory=dict)
     #: the restore that is under way, or whose old data is still there
     restore: RestoreState | None = None
+    #: what this place claims of members; of one that was never moved, nothing
+    claim: Claim = field(default_factory=Claim)
+    #: the move away from here, and the one to here
+    handed_over: HandOverState | None = None
+    taken_over: TakeOverState | None = None
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Components that must not run, because a restore holds them, or a hand-over."""
+        return frozenset(name for each in (self.restore, self.handed_over) if each for name in each.held)
+
+    @property
+    def closed_to_agents(self) -> bool:
+        """True if API servers must refuse certificates of agents."""
+        return any(each.closed for each in (self.restore, self.handed_over) if each)
+
+    @property
+    def leads_members(self) -> bool:
+        """False while members follow another place: this one was handed over, or has not been released yet."""
+        return not (self.handed_over and self.handed_over.is_over) and not (
+            self.taken_over and not self.taken_over.fenced
+        )
 
     def member(self, name: str) -> MemberEntry:
         """Record of a member, read as its entry of the document; nothing but its name where it has none."""
@@ -329,6 +353,9 @@ def to_files(state: State) -> dict[str, bytes]:
         "backups": {name: asdict(each) for name, each in state.backups.items()},
         # Absent where there is none, as in most states.
         **({"restore": asdict(state.restore)} if state.restore else {}),
+        **({"claim": str(state.claim)} if state.claim.epoch else {}),
+        **({"handedOver": asdict(state.handed_over)} if state.handed_over else {}),
+        **({"takenOver": asdict(state.taken_over)} if state.taken_over else {}),
     }
     files = {
         "instance.json": _json(plain),
@@ -410,6 +437,9 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             backup_key=files.get(_BACKUP_KEY, b""),
             backups={name: LastBackup(**each) for name, each in plain.get("backups", {}).items()},
             restore=_restore(plain["restore"]) if "restore" in plain else None,
+            claim=Claim.of(plain.get("claim", "")),
+            handed_over=moving.hand_over_of(plain["handedOver"]) if "handedOver" in plain else None,
+            taken_over=moving.take_over_of(plain["takenOver"]) if "takenOver" in plain else None,
         )
     except (KeyError, ValueError, TypeError, AttributeError, OSError, EOFError, zlib.error) as error:
         raise ProblemsError(

@@ -102,7 +102,9 @@ def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
     if run.state.etcd.storage != "hostPath":
         return []
     found = run.host_cluster.list("v1", "PersistentVolume", labels=f"{OWNER_LABEL}={run.state.owner}")
-    ours = [each for each in found if owned_by(each, run.state.owner, run.state.uids(HOST_CLUSTER))]
+    # One that has moved to another namespace has the same owner there.
+    here = [each for each in found if (each["spec"].get("claimRef") or {}).get("namespace", "") in ("", run.namespace)]
+    ours = [each for each in here if owned_by(each, run.state.owner, run.state.uids(HOST_CLUSTER))]
     places = sorted({each["spec"]["local"]["path"] for each in ours if "local" in each["spec"]})
     if places:
         nodes = ", ".join(filter(None, run.state.etcd.nodes))

@@ -54,6 +54,7 @@ _ETCD = {
     },
 }
 _BACKUP_NAME = {**_NAME, "maxLength": 128}
+_BACKUP_NAME_OR_NONE = {**_BACKUP_NAME, "pattern": f"{_NAME['pattern']}|^$"}
 #: A restore. Its token and generation become words of a command line, and parts of a path.
 _RESTORE = {
     "type": "object",
@@ -62,7 +63,7 @@ _RESTORE = {
         "series": _NAME,
         "backup": _BACKUP_NAME,
         "survivor": {**_NAME, "pattern": f"{_NAME['pattern']}|^$"},
-        "before": {**_BACKUP_NAME, "pattern": f"{_NAME['pattern']}|^$"},
+        "before": _BACKUP_NAME_OR_NONE,
         "started": _TEXT,
         "token": {"type": "string", "pattern": "^[0-9a-f-]{1,64}$"},
         "generation": {"type": "integer", "minimum": 1, "maximum": 2**31},
@@ -93,6 +94,21 @@ _RESTORE = {
                 },
             },
         },
+    },
+}
+_NAMES_OF_MEMBERS = {**_NAMES, "maxItems": 10_000}
+#: A move: names become arguments, and are shown.
+_MOVE = {
+    "type": "object",
+    "properties": {
+        "series": _NAME,
+        "backup": _BACKUP_NAME_OR_NONE,
+        "started": _TEXT,
+        "step": {"type": "string", "pattern": "^[A-Za-z]{0,32}$"},
+        "held": _NAMES,
+        "source": {"type": "string", "maxLength": 512, "pattern": "^[-a-z0-9.]+/[-a-z0-9.]+$"},
+        "unfenced": _NAMES_OF_MEMBERS,
+        **{key: {"type": "boolean"} for key in ("closed", "undoing", "planned", "fenced")},
     },
 }
 #: Fields of a ``State`` that are plain values; those that are records of something have schemas of their own.
@@ -185,6 +201,12 @@ def findings(state: State) -> Iterator[crd.Finding]:
         yield from _unfit(state.document, manifest.schema(), ("document",))
     if state.restore is not None:
         yield from _unfit(_plain_restore(state.restore), _RESTORE, ("restore",))
+    if state.handed_over is not None:
+        plain = {**vars(state.handed_over), "held": list(state.handed_over.held)}
+        yield from _unfit(plain, _MOVE, ("handedOver",))
+    if state.taken_over is not None:
+        plain = {**vars(state.taken_over), "unfenced": list(state.taken_over.unfenced)}
+        yield from _unfit(plain, _MOVE, ("takenOver",))
 
 
 def _of_entry(name: str, entry: Any, schema: crd.Schema, path: crd.Path) -> Iterator[crd.Finding]:

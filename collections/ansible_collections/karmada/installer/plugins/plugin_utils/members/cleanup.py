@@ -15,7 +15,7 @@ from ..kube.objects import Ref, owned_by
 from ..problems import Problem, Reason
 from ..redaction import printable
 from ..run.run import Run
-from . import agent, one_member, registration, service_types
+from . import agent, epoch, one_member, registration, service_types
 from .join import AT_ONCE, connected, impersonation
 from .registration import NAMESPACE_ON_MEMBER
 
@@ -24,7 +24,12 @@ _OF_KILLED_PROBE = Ref("v1", "Namespace", NAMESPACE_ON_MEMBER)
 
 
 def member_entries(run: Run) -> list[MemberEntry]:
-    """Members that were joined, with their recorded access if the document no longer lists them."""
+    """Members that were joined, with their recorded access if the document no longer lists them.
+
+    None if they follow another place of the control plane: what is on them is used from there.
+    """
+    if not run.state.leads_members:
+        return []
     listed, state = run.spec.member_by_name, run.state
     return [listed.get(name) or state.member(name) for name in sorted(state.members)]
 
@@ -60,6 +65,7 @@ def clean_member(run: Run, entry: MemberEntry, timeout: float = removal.DELETE_S
     """
     name = entry.name
     with connected(run, entry, timeout) as member:
+        epoch.refuse(run.state, name, member)
         of_accounts = registration.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
         # The member may not have reached the document's mode yet.
         has_agent = registration.may_have_agent(entry, run.state.member(name))

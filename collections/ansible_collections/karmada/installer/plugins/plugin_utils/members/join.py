@@ -31,7 +31,16 @@ from ..problems import Problem, ProblemsError, Reason
 from ..render.agent_units import AgentAccess
 from ..run.run import Run
 from . import access as member_access
-from . import account_tokens, agent_join, former_connections, kubeconfig_by_ssh, one_member, registration, service_types
+from . import (
+    account_tokens,
+    agent_join,
+    epoch,
+    former_connections,
+    kubeconfig_by_ssh,
+    one_member,
+    registration,
+    service_types,
+)
 from . import mode as member_mode
 from . import rights as member_rights
 from . import taints as member_taints
@@ -270,6 +279,7 @@ def _join(
         outcome.cluster_id = identity.cluster_id
         check_identity(name, identity, registered)
         member, inside = _runners(run, mode, outcome, cluster, control_plane)
+        member.take(epoch.fence(run.state, name, member.cluster))
         member.take(_accounts(run, entry, live, member.cluster))
         # Before the mode changes: two components must not work on the member at once.
         if member_mode.had_agent(entry, run.state, live):
@@ -388,9 +398,11 @@ def _start_agent(run: Run, entry: MemberEntry, member: StepRunner, inside: StepR
 def recorded(state: State, entry: MemberEntry, on_member: Sequence[Change]) -> State:
     """State with the objects created on the member, and how it was joined."""
     name = entry.name
+    # What was deleted may have been made anew.
+    last = {str(change.ref): change for change in on_member}
     # A change with a note is a deletion of what was missing already, or belongs to somebody else by now.
-    gone = {str(change.ref) for change in on_member if change.action == "deleted" or change.note}
-    uids = {str(change.ref): change.uid for change in on_member if change.uid and str(change.ref) not in gone}
+    gone = {ref for ref, change in last.items() if change.action == "deleted" or change.note}
+    uids = {ref: change.uid for ref, change in last.items() if change.uid and ref not in gone}
     record = registration.changed_record(state.member(name) if name in state.members else None, entry)
     found = replace(state, members={**state.members, name: record})
     if gone:
@@ -417,6 +429,7 @@ def _objects_on_member(run: Run, entry: MemberEntry) -> list[Object]:
         estimator=estimator,
         rules=member_rights.rules(entry),
         administrators=administrator(run.spec).organizations,
+        claim=instance.claim,
     )
 
 

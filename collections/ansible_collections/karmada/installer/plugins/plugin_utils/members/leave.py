@@ -26,7 +26,7 @@ from ..kube.wait import wait_until
 from ..labels import FIELD_MANAGER
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
-from . import agent, agent_join, one_member, registration
+from . import agent, agent_join, epoch, one_member, registration
 from . import cleanup as member_cleanup
 from . import mode as member_mode
 from . import works as member_works
@@ -76,6 +76,7 @@ def leave(run: Run, entry: MemberEntry, cluster: Object | None, timeout: float, 
         )
     with connected(run, entry, timeout) as member:
         member.version(retry_seconds=min(timeout, REACH_SECONDS))
+        epoch.refuse(run.state, name, member)
         if cluster is not None:
             _require_same(member, name, cluster)
             if _is_between_modes(entry, cluster, member):

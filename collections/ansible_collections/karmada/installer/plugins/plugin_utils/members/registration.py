@@ -38,6 +38,8 @@ PUSH, PULL = "Push", "Pull"
 IMPERSONATOR = "karmada-impersonator"
 #: On objects that we create on a member: the control plane that it belongs to.
 CONTROL_PLANE_ANNOTATION = "installer.karmada.io/control-plane"
+#: On the account of the control plane on a member: which place of it the member follows (``epoch``).
+CLAIM_ANNOTATION = "installer.karmada.io/epoch"
 CLUSTER_API = "cluster.karmada.io/v1alpha1"
 
 
@@ -110,15 +112,21 @@ def objects_on_member(
     estimator: bool = False,
     rules: Sequence[Object] = member_rights.EVERYTHING,
     administrators: Sequence[str] = ADMIN.organizations,
+    claim: str = "",
 ) -> list[Object]:
     """Accounts and rights on the member, with tokens that do not expire, as Karmada expects them.
 
     ``control_plane`` is the ``<namespace>/<name>`` that they belong to, so that other installers can tell. With
     ``estimator`` those of ``estimator_objects`` are included. ``rules`` are the rights of the control plane there. The
-    groups of its ``administrators`` get them, too: Karmada proxies requests with the identity of their user.
+    groups of its ``administrators`` get them, too: Karmada proxies requests with the identity of their user. ``claim``
+    is that of the place, if the control plane was moved.
     """
+    marked_account, token = account_with_token(account(member))
+    if claim:
+        marked_account["metadata"]["annotations"] = {CLAIM_ANNOTATION: claim}
     objects = [
-        *account_with_token(account(member)),
+        marked_account,
+        token,
         *account_with_token(IMPERSONATOR),
         *_role_of_account(role(member), account(member), rules, *rbac.groups(administrators)),
     ]

@@ -134,7 +134,7 @@ def issue_missing(
         service_account_key=state.service_account_key,
         encryption_key=state.encryption_key,
         external_etcd=external_etcd or {},
-        closed_to_agents=bool(state.restore and state.restore.closed),
+        closed_to_agents=state.closed_to_agents,
     )
     return Issued(material, reasons)
 

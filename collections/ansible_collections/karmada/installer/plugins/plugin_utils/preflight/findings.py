@@ -104,9 +104,11 @@ def findings(
     for name, problems in ({} if run.place.in_pods else host_preflight.of_members(run)).items():
         if selected_members.holds(run, name):
             wrong[name] += problems
+    # One member that follows another place tells of all of them: nothing of this one is to work again.
+    moved = [problem for found in wrong.values() for problem in found if problem.reason is Reason.MOVED]
     found = Findings(
-        [problem for found in (version, access.result(), *others) for problem in found],
-        {name: found for name, found in wrong.items() if found},
+        [problem for found in (version, access.result(), *others) for problem in found] + moved,
+        {name: rest for name, found in wrong.items() if (rest := [each for each in found if each not in moved])},
     )
     return found.with_members(reach_from_hosts.from_hosts(run))
 

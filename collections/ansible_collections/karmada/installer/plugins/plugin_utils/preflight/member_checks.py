@@ -20,7 +20,7 @@ from ..kube.errors import ApiError, Forbidden, Unreachable
 from ..kube.objects import Ref, claimed_by
 from ..kube.readiness import reason_not_ready
 from ..members import access as member_access
-from ..members import agent, one_member, registration
+from ..members import agent, epoch, one_member, registration
 from ..members import join as member_join
 from ..members import mode as member_mode
 from ..members import rights as member_rights
@@ -107,6 +107,7 @@ class MemberChecks:
                 member_join.check_state(entry, registered.get(entry.name))
                 member_join.check_identity(entry.name, identity, registered)
                 yield from _other_owner(self.run, entry, member, registered)
+                yield from _other_place(self.run, entry, member)
                 if entry.name in registered:
                     yield from member_rights_checks.of_what_is_propagated(entry, member, self.run.control_plane)
                 _tell_of_version(self.run, member, version)
@@ -190,6 +191,13 @@ def is_unknown(entry: MemberEntry, live: Object | None) -> bool:
     After a change of mode the connection is made by others, or in the other direction.
     """
     return live is None or reason_not_ready(live) is not None or member_mode.changes(entry, live)
+
+
+def _other_place(run: Run, entry: MemberEntry, member: Cluster) -> Iterable[Problem]:
+    """Problem of a place that the control plane was moved away from, by the mark on the member."""
+    if run.stored_state:
+        found = epoch.problem(run.stored_state, entry.name, member.get(*epoch.account(entry.name)))
+        yield from [found] if found else []
 
 
 def _other_owner(run: Run, entry: MemberEntry, member: Cluster, registered: Clusters) -> Iterable[Problem]:

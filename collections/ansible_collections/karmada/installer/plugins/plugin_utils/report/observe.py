@@ -144,6 +144,7 @@ def observation(run: Run, seen: Seen) -> Observation:
             ),
             *external_etcd.notes(run, [each.status for each in seen.etcd.members]),
             *_leaving(run),
+            *_unfenced(run),
             *seen.api.get("notes", ()),
             *seen.notes,
         ],
@@ -152,13 +153,34 @@ def observation(run: Run, seen: Seen) -> Observation:
 
 def _quarantined(run: Run) -> str:
     """Sentence on the restore that is under way and what it holds; empty if there is none."""
-    found = run.state.restore
+    found, left = run.state.restore, run.state.handed_over
+    if left:
+        if left.is_over:
+            return (
+                f"the control plane was handed over by {left.backup}, and is at another place; nothing of it runs here"
+            )
+        return "the control plane is being handed over to another place"
     if found is None or found.is_over:
         return ""
     told = f"restored from {found.backup}" if found.former.generation != run.state.etcd.generation else "being restored"
     if found.held or not is_partial(found):
         return f"the control plane is {told} and held: {', '.join(found.held) or 'nothing'} does not run"
     return f"the control plane is {told}; released is {held.in_words(found.parts)}, and all else is held"
+
+
+def _unfenced(run: Run) -> list[Problem]:
+    """Members that were out of reach when the control plane came here from another place."""
+    taken = run.state.taken_over
+    if taken is None:
+        return []
+    return [
+        warning(
+            f"member {name} may still follow {taken.source}: it was out of reach when the control plane came here; "
+            "karmada.installer.members has it follow this place once it answers",
+            Reason.MEMBER_UNREACHABLE,
+        )
+        for name in taken.unfenced
+    ]
 
 
 def _leaving(run: Run) -> list[Problem]:

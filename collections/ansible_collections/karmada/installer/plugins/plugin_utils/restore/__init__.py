@@ -45,6 +45,14 @@ stands before anything starts. What was released is on record as ``parts``, and 
 policy, label and suspension are gone, and it ends as a release of everything does. The label stays until a Work has
 what it had before, so a control plane that was backed up while it was held is let go by its own release (``Let``).
 
+Moves
+-----
+
+A control plane moves by a hand-over (``hand_over``, at the place that it leaves) and a take-over (``take_over``, where
+nothing is yet). The first is a journal of its own, with the steps that stop everything and the final backup between
+them. The second makes the keys of that backup the first state, and an empty etcd; then it is a restore from ``Prepare``
+on, whose release begins with ``Fence``: members follow this place, and no other one (``members.epoch``).
+
 Data
 ----
 

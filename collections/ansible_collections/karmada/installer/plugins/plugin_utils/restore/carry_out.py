@@ -23,8 +23,9 @@ from ..document.backups import KIND as BACKUP_KIND
 from ..kube.apply import Change
 from ..kube.errors import ApiError
 from ..problems import Problem, ProblemsError, Reason
+from ..run import restoring
 from ..run.run import Run
-from . import agents, check, delivery, drift, new_data, proof
+from . import agents, check, delivery, drift, new_data, proof, take_over
 from .check import Asked, Chosen
 from .in_pods import InPods
 from .means import GOES_ON, LOOK_SECONDS, Means
@@ -73,6 +74,8 @@ class Restoring:
         run, stored = self.run, self.run.stored_state
         take.refuse(run)
         check.refuse_place(run)
+        if held := restoring.problem(stored, run.operation, run.place.where):
+            raise ProblemsError(held, "nothing was changed")
         if stored and stored.restore and not may_begin_anew(stored.restore, stored.etcd.generation):
             check.require_same(run, self.asked, stored.restore)
             return False
@@ -104,6 +107,8 @@ class Restoring:
         if stored is None or stored.restore is None:
             what, remedy = "no restore is under way", "begin one with karmada.installer.restore"
             raise ProblemsError(Problem(what, self.run.place.where, remedy, reason=Reason.INVALID_ARGUMENT))
+        if self.goal is Goal.UNDO:
+            take_over.refuse_undo(stored, self.run.place.where)
         if self.goal is not Goal.QUARANTINE or not stored.restore.is_over:
             check.require_named(stored.restore, self.asked.name, self.run.place.where)
         found = next_step(self._seen(), self.goal)
@@ -218,6 +223,7 @@ class Restoring:
             Step.START_ETCD: self.means.etcd_started,
             Step.START_FORMER: self.means.etcd_started,
             Step.BACK_UP_AGAIN: lambda: self._backed_up_again(done),
+            Step.FENCE: lambda: self._fenced(done),
         }
 
     # -- what is there -----------------------------------------------------------------------------------------------
@@ -235,9 +241,9 @@ class Restoring:
 
     def _seen(self) -> Seen:
         journal, running = self._restore, self.means.running(EVERYTHING)
-        return Seen(
-            journal, self.run.state.etcd.generation, running, self.release.parts(), loose=bool(self.release.loose())
-        )
+        parts, loose = self.release.parts(), bool(self.release.loose())
+        fenced = take_over.is_fenced(self.run.state)
+        return Seen(journal, self.run.state.etcd.generation, running, parts, loose=loose, fenced=fenced)
 
     def _record(self, source: Source) -> RestoreState:
         run, chosen, record = self.run, source.chosen, source.chosen.record
@@ -401,6 +407,11 @@ class Restoring:
             run.tell(each)
         told = drift.in_words(self.report) or ["  no member is registered"]
         run.say("\n".join(["in quarantine; what the release would find on members:", *told]))
+
+    def _fenced(self, done: Done) -> None:
+        with self.means.writing("note that members follow this place"):
+            take_over.fenced(self.run, done.broken, self.asked.unfenced)
+        self.run.go_on_with(self.run.state)
 
     def _open(self) -> None:
         """Hold nothing any more, which cannot be taken back. Raises ProblemsError if etcd is not what was compared."""

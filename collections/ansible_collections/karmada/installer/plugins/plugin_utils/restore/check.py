@@ -14,9 +14,11 @@ from typing import Any
 from ..backup import encryption, verify, workplace
 from ..backup import series as backup_series
 from ..backup.due import in_words
-from ..backup.record import KEYS, SNAPSHOT, Record
+from ..backup.record import KEYS, SNAPSHOT, AuthorityRecord, Record
+from ..backup.series import Found
 from ..backup.targets import Target
 from ..components.state import RELEASED, RestoreState
+from ..components.table import ETCD_CA
 from ..document import manifest, restores
 from ..document.backups import KIND as BACKUP_KIND
 from ..document.backups import Wanted
@@ -59,6 +61,11 @@ class Asked:
     namespaces: Sequence[str] = ()
     kept: Sequence[str] = ()
     let_go: Sequence[str] = ()
+    #: Of a move to here (``take_over``): the public key that signed the backup, the control plane that was not handed
+    #: over, and members that are out of reach.
+    signer: str = ""
+    take_over: str = ""
+    unfenced: Sequence[str] = ()
 
     def completed(self, run: Run, wanted: WantedRestore) -> Asked:
         """Wishes with what the document says where the command line says nothing. Raises ProblemsError."""
@@ -138,22 +145,41 @@ def choose(run: Run, asked: Asked, backup: str = "") -> Chosen:
     """
     place = opened(run, asked)
     wanted, series, target = place.wanted, place.series, place.target
-    found = backup_series.found(target, backup_series.signer(run))
-    own = backup_series.own(found, series.name, run.state.owner)
-    name = backup or wanted.backup or max(own, key=lambda each: own[each].start, default="")
+    moves = run.stored_state is None
+    found = backup_series.found(target, asked.signer if moves else backup_series.signer(run))
+    own = backup_series.own(found, series.name, None if moves else run.state.owner)
+    if moves and not asked.signer:
+        raise ProblemsError(_nobody_signed(run, found, backup or wanted.backup, target), "nothing was changed")
+    name = backup or wanted.backup or (asked.confirm if moves else "")
+    name = name or max(own, key=lambda each: own[each].start, default="")
     if name in own:
         return Chosen(wanted, series, target, own[name])
     there = next((each for each in found if each.name == name), None)
     if there is None:
         what = f"there is no backup {name}" if name else "there is no backup yet"
+        what += f" that {asked.signer} has signed" if moves else ""
     elif there.record is None:
         what = f"{name} is of no use: {there.trouble}"
+    elif not there.ours and moves:
+        what = f"{name} is signed by {there.signer}, and not by the key that was named ({asked.signer})"
     elif not there.ours:
         what = f"{name} is not signed by this control plane, so that anybody may have written it"
     else:
         what = f"{name} is of another series or of another control plane ({there.record.series})"
     remedy = "see which there are: karmada.installer.backup_list"
     raise ProblemsError(Problem(what, target.where, remedy, reason=Reason.INVALID_BACKUP))
+
+
+def _nobody_signed(run: Run, found: Sequence[Found], name: str, target: Target) -> Problem:
+    """Problem of a place that knows no control plane, and was not told whose backup is meant."""
+    signers = sorted({each.signer for each in found if each.record and name in ("", each.name)})
+    what = f"no control plane {run.name} is here. To move one to here, name the key that has signed its backup"
+    what += f"; signed is {name or 'what lies there'} by {', '.join(signers)}" if signers else ""
+    remedy = (
+        "compare that with what karmada.installer.hand_over or backup_list have told where it was, and name it: "
+        "-e restore_signer=KEY"
+    )
+    return Problem(what, target.where, remedy, reason=Reason.CONFIRMATION_REQUIRED)
 
 
 def require_same(run: Run, asked: Asked, under_way: RestoreState) -> None:
@@ -225,9 +251,23 @@ def look(run: Run) -> Live:
 def refuse(run: Run, chosen: Chosen, live: Live, asked: Asked) -> None:
     """Raise ProblemsError with all reasons why this backup cannot be restored here, damage of it included."""
     place, size = check_in_pods if run.place.in_pods else check_on_hosts, chosen.record.files[SNAPSHOT].plain_size
+    refuse_backup(
+        run,
+        chosen,
+        live,
+        asked,
+        [
+            *_etcd(run),
+            *place.problems(run, size, max((each.db_size for each in live.statuses), default=0)),
+            *_mode(run, chosen),
+        ],
+    )
+
+
+def refuse_backup(run: Run, chosen: Chosen, live: Live, asked: Asked, others: Sequence[Problem]) -> None:
+    """Raise ProblemsError with all reasons that lie in the backup and in the keys here, and with the ``others``."""
     problems = [
-        *_etcd(run),
-        *place.problems(run, size, max((each.db_size for each in live.statuses), default=0)),
+        *others,
         *_versions(run, chosen),
         *_authorities(run, chosen),
         *_foreign_agents(run, chosen.record, live, asked.foreign_agents),
@@ -260,21 +300,27 @@ def _versions(run: Run, chosen: Chosen) -> Iterator[Problem]:
         if now.split(".")[:2] != before.split(".")[:2] or (what == "Karmada" and now != before):
             remedy = "install the version of the backup first, or use another backup"
             yield _problem(f"it is of {what} {before}, and the control plane has {now}", chosen.where, remedy)
-    if chosen.record.mode != run.spec.mode:
-        remedy = "use a backup of this control plane as it runs now"
-        yield _problem(
-            f"it is of mode {chosen.record.mode}, and the control plane has {run.spec.mode}", chosen.where, remedy
-        )
     if chosen.record.encryption_provider != run.spec.encryption_provider:
         then_by, now_by = chosen.record.encryption_provider, run.spec.encryption_provider
         what = f"its Secrets are encrypted by {then_by}, and those of the control plane by {now_by}"
         yield _problem(what, chosen.where, "set spec.encryptionAtRest as it was, or use another backup")
 
 
+def _mode(run: Run, chosen: Chosen) -> Iterator[Problem]:
+    if chosen.record.mode != run.spec.mode:
+        remedy = "use a backup of this control plane as it runs now"
+        yield _problem(
+            f"it is of mode {chosen.record.mode}, and the control plane has {run.spec.mode}", chosen.where, remedy
+        )
+
+
 def _authorities(run: Run, chosen: Chosen) -> Iterator[Problem]:
     """Authorities that others have replaced, or that have ended: what is in the backup was issued by them."""
     for name, pair in run.state.authorities.items():
         known = chosen.record.authorities.get(name)
+        # Nothing in a backup was issued by that of etcd, and the place that it came from had another one.
+        if name == ETCD_CA:
+            known = AuthorityRecord(x509.fingerprint(pair.certificate), "")
         if known is None or known.fingerprint != x509.fingerprint(pair.certificate):
             what = f"it was taken with another authority {name}, so that what was issued by that would be refused"
             yield _problem(what, chosen.where, "use a backup that was taken after the authority was replaced")

@@ -16,12 +16,13 @@ from .new_data import COPIES, LEAST_BUMP, members
 
 def problems(run: Run, size: int, there: int) -> Iterator[Problem]:
     """Reasons, for a snapshot of ``size`` bytes, with ``there`` in the database of a member as it is."""
-    yield from _storage(run)
+    yield from storage(run)
     yield from _claims(run, size, there)
     yield from _pods(run)
 
 
-def _storage(run: Run) -> Iterator[Problem]:
+def storage(run: Run) -> Iterator[Problem]:
+    """Problem of members whose data would go with their pods."""
     if run.state.etcd.storage == "emptyDir":
         what = "members of etcd keep their data in their pods (emptyDir), and it would go with them"
         remedy = "install a control plane with volumes, and restore it there"

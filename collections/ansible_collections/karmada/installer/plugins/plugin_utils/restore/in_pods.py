@@ -26,14 +26,18 @@ from ..problems import Problem, ProblemsError, Reason
 from ..render import workloads
 from . import closed, delivery
 from .check import Chosen
-from .means import GOES_ON, LOOK_SECONDS, STAGES, Means
+from .means import FENCED, GOES_ON, LOOK_SECONDS, STAGES, Means
 from .plan import Step
 
 
 class InPods(Means):
     """Means of a control plane in pods, where nothing but the stages is left to the role."""
 
-    tasks: ClassVar[Mapping[Step, str]] = {Step.START_SERVERS: STAGES, Step.START_ALL: STAGES}
+    tasks: ClassVar[Mapping[Step, str]] = {
+        Step.START_SERVERS: STAGES,
+        Step.START_ALL: STAGES,
+        Step.FENCE: FENCED,
+    }
 
     def running(self, components: frozenset[str]) -> frozenset[str]:
         """Components with pods."""
@@ -58,7 +62,7 @@ class InPods(Means):
     def stop(self, components: frozenset[str], step: Step) -> None:
         """Have no replicas of what is held."""
         wanted = [each.name for each in pod_components(self.run.spec, pushed=()) if each.name in components]
-        self._apply(f"restore: {step}", wanted)
+        self._apply(f"{self.run.operation}: {step}", wanted)
 
     def wait_until_stopped(self, components: frozenset[str]) -> None:
         """Return when none of their pods is left."""

@@ -23,6 +23,8 @@ from .plan import Step
 
 #: Tasks of the role: the stages of the role control_plane.
 STAGES = "stages"
+#: Tasks of the role: members are joined anew, which raises the mark on them.
+FENCED = "fenced"
 #: What a step that fails says of those before it.
 GOES_ON = "what was done before stays, and the next run goes on from there"
 #: Seconds between two looks at what is waited for.

@@ -36,7 +36,7 @@ from ..run.run import Run
 from . import check_on_hosts, closed, new_data
 from .check import Chosen
 from .check_on_hosts import statuses
-from .means import GOES_ON, STAGES, Means
+from .means import FENCED, GOES_ON, STAGES, Means
 from .plan import Step
 
 #: Tasks of the role, by the name of their file. A step whose name is not here ends with its begin.
@@ -69,6 +69,7 @@ class OnHosts(Means):
         Step.BACK_UP_AGAIN: BACKED_UP,
         Step.STOP_ALL: STOPPED,
         Step.START_FORMER: ETCD_STARTED,
+        Step.FENCE: FENCED,
     }
     asks_again: ClassVar[bool] = False
 

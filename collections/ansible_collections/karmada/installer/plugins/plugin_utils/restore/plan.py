@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ..components.moving import HANDED_OVER
 from ..components.state import PART_RELEASED, RELEASED, UNDONE, RestoreState
 from ..components.table import (
     BY_NAME,
@@ -65,6 +66,9 @@ class Step(StrEnum):
     OPEN_AGAIN = "OpenAgain"
     HOLD = "Hold"
     LET = "Let"
+    #: Of a move: the mark on members is raised, before anything starts that follows it; the place is left.
+    FENCE = "Fence"
+    HANDED_OVER = HANDED_OVER
     PART_RELEASED = PART_RELEASED
     #: The last ones, after which nothing is held.
     RELEASED = RELEASED
@@ -88,7 +92,7 @@ class Seen:
     """A restore as it stands: its journal, the generation that etcd has by the state, and components with pods.
 
     ``parts`` are what is to be released, by what the user asks for now and what was released before. ``loose``: what is
-    to be held by what is on record is not.
+    to be held by what is on record is not. ``fenced`` is False while members may follow the place that it came from.
     """
 
     journal: RestoreState
@@ -96,6 +100,7 @@ class Seen:
     running: frozenset[str]
     parts: held.Parts = field(default_factory=lambda: held.EVERYTHING)
     loose: bool = False
+    fenced: bool = True
 
     @property
     def is_switched(self) -> bool:
@@ -144,6 +149,8 @@ def next_step(seen: Seen, goal: Goal) -> Step | Problem | None:
 
 def recorded(seen: Seen, step: Step) -> str:
     """Step that is put on record for one that has come to its end: itself, or the one before what is done again."""
+    if step is Step.FENCE:
+        return seen.journal.step
     if step is not Step.STOP_WRITERS or not seen.is_switched:
         return step
     # What ran meanwhile may have changed what was compared.
@@ -178,7 +185,9 @@ def _until_quarantine(seen: Seen) -> Step | None:
 
 
 def _first_of_release(seen: Seen) -> Step:
-    """Step that lets members follow, but only where all that is to be held is."""
+    """Step that lets members follow, but only where all that is to be held is, and where they follow nobody else."""
+    if not seen.fenced:
+        return Step.FENCE
     nothing_was_held = not seen.journal.parts and held.EVERY_CLUSTER in seen.parts
     stands = seen.journal.step == Step.HOLD and not seen.asks_for_more and not seen.loose
     return Step.OPEN if nothing_was_held or stands else Step.HOLD

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..components.table import ETCD
 from .plan import ENDS, EVERYTHING, SERVERS, WRITERS, Step
@@ -27,6 +28,7 @@ TOLD = {
     Step.START_SERVERS: "starting the API servers; what writes to members stays away",
     Step.PROVE_CLOSED: "asking each API server whether it refuses agents",
     Step.COMPARE: "comparing what members have with what they would get",
+    Step.FENCE: "having members follow this place, with other tokens, and no other one",
     Step.HOLD: "holding what is not released",
     Step.OPEN: "releasing it: members follow from here on",
     Step.LET: "letting go what is released",
@@ -47,12 +49,13 @@ def concerned(step: Step) -> frozenset[str]:
 @dataclass(frozen=True)
 class Done:
     """Outcome of the part of a step that tasks of the role have done: the backup that was taken, what went wrong with
-    it, and whether this was the last attempt.
+    it, whether this was the last attempt, and members that could not be joined anew, in their plain form.
     """
 
     backup: str = ""
     troubles: Sequence[str] = ()
     last: bool = True
+    broken: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)

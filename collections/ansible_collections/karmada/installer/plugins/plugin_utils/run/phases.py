@@ -24,6 +24,7 @@ OF_ROLES = {
     "host_leave/look": PREFLIGHT,
     "member_leave/confirm": PREFLIGHT,
     **dict.fromkeys(("pki", "etcd", "load_balancer", "host_units", "etcd_maintenance", "restore"), INSTALLING),
+    "hand_over": INSTALLING,
     "control_plane": WAITING,
     **dict.fromkeys(("members", "member_join", "member_agents", "scheduler_estimators"), INSTALL_CRD),
     **dict.fromkeys(("member_leave", "host_leave"), INSTALL_CRD),
@@ -40,7 +41,7 @@ OF_ACTIONS = {
     **dict.fromkeys(
         ("etcd_change", "etcd_members", "etcd_rollout", "etcd_maintenance", "etcd_room_on_host"), INSTALLING
     ),
-    **dict.fromkeys(("restore", "restore_on_host"), INSTALLING),
+    **dict.fromkeys(("hand_over", "restore", "restore_on_host"), INSTALLING),
     **dict.fromkeys(("host_components", "host_load_balancer", "host_programs", "programs", "workloads"), INSTALLING),
     **dict.fromkeys(("admin_kubeconfig", "control_plane"), WAITING),
     **dict.fromkeys(("member_join", "member_leave", "member_log", "scheduler_estimators"), INSTALL_CRD),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refusal of other operations while a restore is under way: they could start what it holds. No I/O."""
+"""Refusal of operations while a restore is under way, or after a move: they could start what is held. No I/O."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from ..problems import Problem, Reason
 #: Operations that go on with it, take it back, or remove the control plane. Backups note nothing in its journal.
 OF_A_RESTORE = frozenset({"restore", "release", "restore_undo"})
 _ADMITTED = OF_A_RESTORE | {"uninstall", "break_glass"}
+#: Operations at a place that was handed over, or is being.
+_OF_A_HAND_OVER = frozenset({"hand_over", "uninstall"})
 
 
 def problem(state: State | None, operation: str, where: str) -> Problem | None:
-    """Problem of an operation that would change a control plane which a restore holds; None if it may."""
+    """Problem of an operation that would change a control plane which a restore holds, or that was moved; else None."""
+    if state and (moved := _moved(state, operation, where)):
+        return moved
     found = state.restore if state else None
     if found is None or found.is_over or operation in _ADMITTED:
         return None
@@ -30,3 +34,23 @@ def problem(state: State | None, operation: str, where: str) -> Problem | None:
         "or take it back with karmada.installer.restore_undo",
         reason=Reason.QUARANTINED,
     )
+
+
+def _moved(state: State, operation: str, where: str) -> Problem | None:
+    """Problem of an operation at a place that is left, or at one to which the control plane has not come yet."""
+    left, taken = state.handed_over, state.taken_over
+    if left and operation not in _OF_A_HAND_OVER:
+        what = "it is being handed over to another place"
+        remedy = "go on with karmada.installer.hand_over, or take it back: -e hand_over_undo=true"
+        if left.is_over:
+            what = f"it was handed over: the control plane is where {left.backup} was restored"
+            remedy = (
+                "work on it there; if it was restored nowhere, take it back: "
+                "karmada.installer.hand_over -e hand_over_undo=true"
+            )
+        return Problem(what, where, remedy, reason=Reason.MOVED)
+    if taken and state.restore is None and operation not in ("restore", "uninstall"):
+        what = f"it is being taken over from {taken.source}, by {taken.backup}"
+        remedy = "go on with karmada.installer.restore, or give it up with karmada.installer.uninstall"
+        return Problem(what, where, remedy, reason=Reason.QUARANTINED)
+    return None

@@ -120,8 +120,8 @@ class Snapshot:
             self.state.restarts,
         )
         members = tuple(each for each in self.state.etcd.members if not each.coming)
-        held = frozenset(self.state.restore.held) if self.state.restore else frozenset()
-        return replace(found, pushed=self.state.pushed_members(self.facts.spec), etcd_members=members, held=held)
+        pushed = self.state.pushed_members(self.facts.spec)
+        return replace(found, pushed=pushed, etcd_members=members, held=self.state.held, claim=str(self.state.claim))
 
     @property
     def service_subnet(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import HandOverState, TakeOverState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     RELEASED,
     UNDONE,
@@ -109,6 +110,30 @@ def test_what_belongs_to_it_is_not(operation: str) -> None:
 def test_without_one_under_way_nothing_is(restore: RestoreState | None) -> None:
     assert restoring.problem(run_with(restore).state, "install", "here") is None
     assert observe._quarantined(run_with(restore)) == ""
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_a_place_that_is_left_is_not_worked_on(over: bool) -> None:
+    left = HandOverState("disk", "now", step="HandedOver" if over else "StopWriters", backup=RESTORE.backup)
+    state = replace(run_with(None).state, handed_over=left)
+    for operation in ("install", "members", "restore", "release", "cordon", "preflight"):
+        told = restoring.problem(state, operation, "here")
+        assert told is not None
+        assert told.reason is Reason.MOVED
+        assert "hand_over_undo=true" in told.remedy
+    for operation in ("hand_over", "uninstall"):
+        assert restoring.problem(state, operation, "here") is None
+
+
+def test_a_place_to_which_nothing_has_come_yet_is_left_to_the_restore() -> None:
+    taken = TakeOverState("disk", RESTORE.backup, "karmada-prod/prod")
+    state = replace(run_with(None).state, taken_over=taken)
+    for operation in ("install", "release", "hand_over"):
+        told = restoring.problem(state, operation, "here")
+        assert told is not None
+        assert told.reason is Reason.QUARANTINED
+    for operation in ("restore", "uninstall"):
+        assert restoring.problem(state, operation, "here") is None
 
 
 def test_backups_that_it_needs_are_kept_until_it_is_over() -> None:

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hand-over: what a control plane does at the place that it leaves, and the way back.
+
+Its writers stop, then its API servers; what etcd has then is the final backup; then etcd stops, too. All of that is
+held by the state, as in a restore, and ``means`` do what differs by where components run. The data stays where it is,
+so that it can be taken back as long as no member follows another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ..backup import encryption, take
+from ..backup import series as backup_series
+from ..backup.targets import Target
+from ..components.moving import SILENT, HandOverState
+from ..components.spec import MemberEntry
+from ..components.table import ETCD
+from ..document.backups import KIND as BACKUP_KIND
+from ..document.backups import Wanted
+from ..kube.apply import Change
+from ..members import epoch, join
+from ..members.join import Outcome
+from ..problems import Problem, ProblemsError, Reason
+from ..run import restoring
+from ..run.run import Run
+from . import agents, check, hand_over_plan
+from .in_pods import InPods
+from .means import Means
+from .on_hosts import OnHosts
+from .plan import EVERYTHING, SERVERS, WRITERS, Step
+from .turn import Done
+
+_STOPS = {
+    Step.STOP_WRITERS: WRITERS,
+    Step.STOP_SERVERS: SERVERS,
+    Step.STOP_ETCD: frozenset({ETCD.name}),
+}
+#: Lines of those that a person waits for.
+_TOLD = {
+    Step.STOP_WRITERS: "stopping what writes to members",
+    Step.STOP_SERVERS: "stopping the API servers and what needs them",
+    Step.BACK_UP: "taking the final backup, to which nothing is added any more",
+    Step.STOP_ETCD: "stopping the members of etcd",
+    Step.START_FORMER: "starting the members of etcd with the data that they have",
+    Step.WAKE_AGENTS: "having agents begin anew",
+}
+#: Steps after which nothing is left unfinished.
+_ENDS = (Step.HANDED_OVER, Step.UNDONE)
+#: Seconds for the first answer of a member.
+_PATIENCE = 20.0
+_DONE = Done()
+_UNTOUCHED = "nothing was stopped, and nothing was changed"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Wishes of the user.
+
+    ``to`` is the EtcdBackup in whose target the final backup goes, ``confirm`` the name of the control plane. ``undo``:
+    it is to be taken back. ``without`` are members that need not be asked then whether they follow another place.
+    """
+
+    backups: Sequence[Mapping[str, Any]] = ()
+    to: str = ""
+    confirm: str = ""
+    undo: bool = False
+    without: Sequence[str] = ()
+
+
+@dataclass
+class HandingOver:
+    """A hand-over on its way to what the user has asked for."""
+
+    run: Run
+    asked: Asked
+    timeout: float
+    changes: list[Change] = field(default_factory=list)
+    _rest: str = ""
+
+    def __post_init__(self) -> None:
+        kind = InPods if self.run.place.in_pods else OnHosts
+        self.means: Means = kind(self.run, self.timeout, self.changes)
+
+    # -- what is next ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """Judge what is to be left, ask for its name, and open the record; returns False if one is under way.
+
+        Raises ProblemsError if it cannot be left, or is not confirmed; nothing was changed then.
+        """
+        run, stored = self.run, self.run.stored_state
+        take.refuse(run)
+        check.refuse_place(run)
+        if stored and stored.handed_over:
+            return False
+        if self.asked.undo:
+            what = "it is not handed over, so that there is nothing to take back"
+            raise ProblemsError(Problem(what, run.place.where, "", reason=Reason.INVALID_ARGUMENT))
+        if held := restoring.problem(stored, run.operation, run.place.where):
+            raise ProblemsError(held, _UNTOUCHED)
+        series, target = self._series(self.asked.to)
+        encryption.recipients(series.recipients, f"{series.place}: spec.recipients")
+        if moved := [each for found in self._followers().values() for each in found if each.reason is Reason.MOVED]:
+            raise ProblemsError(moved, _UNTOUCHED)
+        self._require_confirmed(target)
+        if run.check:
+            return True
+        target.check()
+        take.ensure_signing_key(run)
+        with self.means.writing("begin to hand it over"):
+            started = run.now.isoformat(timespec="seconds")
+            run.save(replace(run.state, handed_over=HandOverState(series.name, started)))
+        run.go_on_with(run.state)
+        return True
+
+    def next(self) -> Step | None:
+        """Next step; None if what was asked for is reached. Raises ProblemsError if it cannot be reached from here."""
+        stored = self.run.stored_state
+        if stored is None or stored.handed_over is None:
+            # It was taken back.
+            return None
+        step = hand_over_plan.next_step(stored.handed_over, self.means.running(EVERYTHING), undo=self.asked.undo)
+        if isinstance(step, Problem):
+            raise ProblemsError(step)
+        return step
+
+    def take(self, step: Step) -> str:
+        """Take a step, as far as it is taken from here; returns the name of the tasks that do the rest, or nothing.
+
+        Raises ProblemsError, with what was done before staying as it is.
+        """
+        self._rest = self.means.tasks.get(step, "")
+        if step in _TOLD:
+            self.run.say(_TOLD[step])
+        if step in _STOPS:
+            components = _STOPS[step]
+            self._save(held=tuple(sorted({*self.journal.held, *components})))
+            self.means.stop(components, step)
+        elif step in (acts := self._acts()):
+            acts[step]()
+        if not self._rest:
+            self.end(step)
+        return self._rest
+
+    def end(self, step: Step, done: Done = _DONE) -> None:
+        """See to it that a step has come to its end, and put that on record. Raises ProblemsError."""
+        if step in _STOPS:
+            self.means.wait_until_stopped(_STOPS[step])
+        elif step is Step.START_FORMER:
+            self.means.etcd_started()
+        elif step is Step.BACK_UP and done.troubles:
+            what, remedy = "; ".join(done.troubles), "mend that, and run it again"
+            raise ProblemsError(Problem(what, self.run.place.where, remedy, reason=Reason.BACKUP_TARGET_UNUSABLE))
+        elif step is Step.BACK_UP and done.backup:
+            self._save(backup=done.backup)
+        with self.means.writing(f"hand over: {step}"):
+            state = self.run.state
+            journal, left = state.journal, replace(self.journal, step=step.value)
+            if step in _ENDS:
+                journal = replace(journal, finished=datetime.now(UTC).isoformat(), step="")
+            self.run.save(replace(state, journal=journal, handed_over=None if step is Step.UNDONE else left))
+        self.run.go_on_with(self.run.state)
+
+    @property
+    def journal(self) -> HandOverState:
+        """The hand-over that is under way."""
+        if self.run.state.handed_over is None:
+            raise AssertionError("there is no hand-over on record")
+        return self.run.state.handed_over
+
+    @property
+    def series(self) -> str:
+        """Name of the EtcdBackup; empty once it was taken back."""
+        left = self.run.state.handed_over
+        return left.series if left else ""
+
+    def concerned(self, step: Step) -> frozenset[str]:
+        """Components that tasks of the role stop or start in a step."""
+        return frozenset({ETCD.name}) if step is Step.START_FORMER else _STOPS.get(step, frozenset())
+
+    def told(self) -> dict[str, str]:
+        """Backup, signer and series that the other place needs; empty before the final backup is there."""
+        stored = self.run.stored_state
+        left = stored.handed_over if stored else None
+        if left is None or not left.is_over:
+            return {}
+        return {"backup": left.backup, "signer": backup_series.signer(self.run), "series": left.series}
+
+    def _acts(self) -> dict[Step, Callable[[], None]]:
+        return {
+            Step.CLOSE: lambda: self._save(closed=True),
+            Step.BACK_UP: self._back_up,
+            Step.HANDED_OVER: self._handed_over,
+            Step.TURN_BACK: self._turn_back,
+            Step.START_FORMER: self._start_etcd,
+            Step.OPEN_AGAIN: lambda: self._save(held=(), closed=False),
+            Step.START_ALL: self.means.write_authorities,
+            Step.WAKE_AGENTS: lambda: agents.wake(self.run, self.changes),
+        }
+
+    def _save(self, **fields: Any) -> None:
+        with self.means.writing("note how far the hand-over is"):
+            self.run.save(replace(self.run.state, handed_over=replace(self.journal, **fields)))
+        self.run.go_on_with(self.run.state)
+
+    # -- before anything stops ---------------------------------------------------------------------------------------
+
+    def _series(self, name: str) -> tuple[Wanted, Target]:
+        """EtcdBackup of this name, or the only one, and its target. Raises ProblemsError."""
+        found = {each.name: each for each in backup_series.wanted(self.run, self.asked.backups)}
+        if not name and len(found) == 1:
+            (name,) = found
+        if name not in found:
+            what = f"there is no {BACKUP_KIND} {name}" if name else f"there are {len(found)} of kind {BACKUP_KIND}"
+            remedy = "write one beside the document, into whose target the final backup goes"
+            if found:
+                remedy = f"name one of {', '.join(found)}: -e hand_over_to={next(iter(found))}"
+            raise ProblemsError(Problem(what, "hand_over_to", remedy, reason=Reason.INVALID_ARGUMENT), _UNTOUCHED)
+        return found[name], backup_series.opened(self.run, found[name])
+
+    def _require_confirmed(self, target: Target) -> None:
+        """Raise ProblemsError unless the name of the control plane was said."""
+        run = self.run
+        if run.check or self.asked.confirm == run.name:
+            return
+        members = ", ".join(sorted(run.state.members)) or "none"
+        what = (
+            f"this stops the control plane {run.name} for good, once its final backup is in {target.where}; until it "
+            f"is restored elsewhere nobody serves its API, and its members stay as they are: {members}"
+        )
+        remedy = f"if that is meant: -e hand_over_confirm={run.name}"
+        raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.CONFIRMATION_REQUIRED), _UNTOUCHED)
+
+    def _followers(self) -> dict[str, Sequence[Problem]]:
+        """Problems of members, by name, that follow another place, or that do not answer, so that nobody knows."""
+        run, listed = self.run, self.run.spec.member_by_name
+
+        def ask(entry: MemberEntry, _outcome: Outcome) -> None:
+            with join.connected(run, entry, _PATIENCE) as member:
+                epoch.refuse(run.state, entry.name, member)
+
+        entries = [listed.get(name) or run.state.member(name) for name in sorted(run.state.members)]
+        return {each.name: each.problems for each in join.of_each(entries, ask, run.trace) if each.problem}
+
+    # -- the steps ---------------------------------------------------------------------------------------------------
+
+    def _back_up(self) -> None:
+        """Take the final backup. Its keys hold the state, by which the other place knows that nothing has written."""
+        self._save(step=SILENT)
+        if name := self.means.back_up(*self._series(self.journal.series)):
+            self._save(backup=name)
+
+    def _handed_over(self) -> None:
+        run, backup = self.run, self.journal.backup
+        run.say(
+            f"{run.name} is handed over: {backup} is its final backup. At the other place: karmada.installer.restore "
+            f"-e restore_confirm={backup} -e restore_signer={backup_series.signer(run)}"
+        )
+
+    def _turn_back(self) -> None:
+        """Begin the way back, if no member follows another place. Raises ProblemsError."""
+        run, wrong = self.run, list[Problem]()
+        for name, problems in self._followers().items():
+            for each in problems:
+                if each.reason is Reason.MOVED:
+                    wrong.append(each)
+                elif name not in self.asked.without:
+                    named = f"""if it is gone for good, name it: -e '{{"hand_over_without": ["{name}"]}}'"""
+                    wrong.append(replace(each, remedy=f"{each.remedy}; {named}"))
+        if wrong:
+            raise ProblemsError(wrong, "it stays handed over")
+        if self.journal.backup:
+            run.say(f"{self.journal.backup} is no final backup any more: do not take it to another place")
+        self._save(undoing=True, step=Step.TURN_BACK.value)
+
+    def _start_etcd(self) -> None:
+        self._save(held=tuple(each for each in self.journal.held if each != ETCD.name))
+        self.means.start_etcd()

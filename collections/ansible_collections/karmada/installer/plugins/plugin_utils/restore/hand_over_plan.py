@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The next step of a hand-over, or of the way back, from its journal and from what runs. No I/O.
+
+The rules:
+
+* The final backup is taken when nothing is left that writes to etcd, and before etcd stops.
+* What is held is held for good: what runs nevertheless is stopped first, also after the end.
+* It is taken back in the order in which a restore is, with the data that etcd had all the while.
+"""
+
+from __future__ import annotations
+
+from ..components.moving import HandOverState
+from ..components.table import ETCD
+from ..problems import Problem, Reason
+from .plan import SERVERS, WRITERS, Step
+
+#: Steps of the way back.
+_WAY_BACK = (Step.TURN_BACK, Step.START_FORMER, Step.OPEN_AGAIN, Step.START_ALL, Step.WAKE_AGENTS, Step.UNDONE)
+
+
+def next_step(journal: HandOverState, running: frozenset[str], *, undo: bool) -> Step | Problem | None:
+    """Next step towards what was asked for; None if it is reached, a Problem if it cannot be reached from here."""
+    if undo:
+        return _back(journal)
+    if journal.undoing:
+        what, remedy = "it is being taken back", "go on with that: -e hand_over_undo=true"
+        return Problem(what, "the hand-over", remedy, reason=Reason.RESTORE_IMPOSSIBLE)
+    due = {
+        Step.STOP_WRITERS: _to_stop(journal, running, WRITERS),
+        Step.CLOSE: not journal.closed,
+        Step.STOP_SERVERS: _to_stop(journal, running, SERVERS),
+        Step.BACK_UP: not journal.backup,
+        Step.STOP_ETCD: _to_stop(journal, running, frozenset({ETCD.name})),
+        Step.HANDED_OVER: not journal.is_over,
+    }
+    return next((step for step, is_due in due.items() if is_due), None)
+
+
+def _back(journal: HandOverState) -> Step:
+    return _WAY_BACK[_WAY_BACK.index(Step(journal.step)) + 1] if journal.undoing else Step.TURN_BACK
+
+
+def _to_stop(journal: HandOverState, running: frozenset[str], components: frozenset[str]) -> bool:
+    """Return whether some of these are not held yet, or run."""
+    return not components <= set(journal.held) or bool(running & components)
