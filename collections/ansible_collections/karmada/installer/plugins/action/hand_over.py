@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_over import Asked, HandingOver
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Step
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
