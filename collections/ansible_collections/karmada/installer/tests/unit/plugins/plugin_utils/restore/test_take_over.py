@@ -326,6 +326,8 @@ def taking(run: Run, **asked: Any) -> TakingOver:
         ({"keys": ()}, Reason.RESTORE_IMPOSSIBLE, "no private key is here"),
         ({"confirm": ""}, Reason.RESTORE_NOT_CONFIRMED, f"-e restore_confirm={BACKUP}"),
     ],
+    # Keys are made anew in each process.
+    ids=["no signer", "another signer", "no private key", "no confirmation"],
 )
 def test_nothing_is_made_before_a_person_has_said_what_is_meant(
     place: Run, asked: dict[str, Any], reason: Reason, said: str
