@@ -145,7 +145,7 @@ class ActionModule(HostAction):
         except BaseException:
             workplace.remove(folder)
             raise
-        return {"changed": False, "copy": copy.plain}
+        return {"changed": False, "copied": copy.plain}
 
     def _fetched(self, path: Path, size: int) -> Path:
         """Have the file of the host here, for this user only. Raises ProblemsError if it is not the one it told of."""

@@ -57,7 +57,7 @@ changes:
   returned: success
   type: list
   elements: str
-copy:
+copied:
   description: The snapshot, in a folder of this run, and what it tells.
   returned: with V(copied)
   type: dict

@@ -207,7 +207,7 @@ def test_of_a_survivor_a_copy_comes_here_and_nothing_stays_there(
     name = HOSTS[0]
     host, data = site.hosts[name], etcd.members[0].directory / "data"
     host.path("/var/lib/karmada/prod/etcd/gen-1").symlink_to(data)
-    told = site.on(name, "copied")["copy"]
+    told = site.on(name, "copied")["copied"]
     copy = survivor_copy.Copy.of(told)
     (before,) = etcd.client(etcd.members[0]).status()
     assert (copy.status.member_id, copy.status.revision) == (before.member_id, before.revision)
