@@ -32,9 +32,9 @@ PLAY = """\
         tasks_from: {entry}
         rolespec_validate: false
 """
-LOOK = ["journal kept", "etcd_member", "restore_on_host seen"]
-DECIDE = [*LOOK, "restore next"]
-AT_END = [*LOOK, "restore next"]
+LOOK = ["restore_on_host seen"]
+#: What is decided is on every host before anything is done there.
+DECIDE = [*LOOK, "restore next", "journal written"]
 
 
 def step(name: str, tasks: str = "", **more: Any) -> dict[str, Any]:
@@ -44,11 +44,13 @@ def step(name: str, tasks: str = "", **more: Any) -> dict[str, Any]:
         "components": ["karmada-scheduler"],
         "series": "disk",
         "changed": True,
+        "again": False,
+        "goes_on": True,
         **more,
     }
 
 
-END: dict[str, Any] = {"step": "", "tasks": ""}
+END: dict[str, Any] = {"step": "", "tasks": "", "again": False, "goes_on": False}
 SNAPSHOT = {"file": "/cache/run-1/snapshot.db", "size": 9, "digest": "d"}
 
 
@@ -64,7 +66,6 @@ def played(
     (folder / "play.yml").write_text(PLAY.format(entry=entry))
     told = {
         "restore next": [*steps, END],
-        "restore noted": [{"again": False}],
         "restore delivered": [{"snapshot": SNAPSHOT}],
         "programs looked_for": [{"turns": [], "lacking": {}}],
         **{name.replace("__", " "): value for name, value in answers.items()},
@@ -98,35 +99,46 @@ def after_begin(steps: list[tuple[str, str, dict[str, Any]]]) -> list[str]:
     return names[len(LOOK) + 1 :]
 
 
+def decisions(steps: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What the action was given in each turn."""
+    return [given for name, _host, given in steps if name == "restore next"]
+
+
 def test_there_are_tasks_for_each_step_that_leaves_some() -> None:
     there = {each.stem for each in (COLLECTION / "roles/restore/tasks/on_hosts").glob("*.yml")}
-    assert set(OnHosts.tasks.values()) - {"stages"} == there - {"look"}
-    assert set(InPods.tasks.values()) == {"stages"}
+    assert set(OnHosts.tasks.values()) - {"stages", "fenced"} == there - {"look", "copied", "taken_over"}
+    assert set(InPods.tasks.values()) == {"stages", "fenced"}
 
 
 def test_what_needs_no_host_is_written_to_each_and_that_is_all(tmp_path: Path) -> None:
     steps = played(tmp_path, step("Close"))
-    assert after_begin(steps) == [*DECIDE, "journal written", *AT_END]
+    assert after_begin(steps) == [*DECIDE, *DECIDE]
     hosts = {host for name, host, _given in steps if name in ("journal written", "restore_on_host seen")}
     assert hosts == set(HOSTS)
     assert {host for name, host, _given in steps if name.startswith("restore ")} == {"karmada_control"}
 
 
-def test_it_is_on_every_host_before_anything_stops_there(tmp_path: Path) -> None:
+def test_a_step_with_tasks_is_ended_with_the_begin_of_the_next_one(tmp_path: Path) -> None:
     steps = played(tmp_path, step("StopWriters", "stopped"))
-    expected = [*DECIDE, "journal written", "host_components", *LOOK, "restore noted", *AT_END]
-    assert after_begin(steps) == expected
+    assert after_begin(steps) == [*DECIDE, "host_components", *DECIDE]
     (stopped, *_others) = [given for name, _host, given in steps if name == "host_components"]
     assert stopped == {"components": ["karmada-scheduler"], "restart": False, "wait_for": "none"}
-    (noted,) = [given for name, _host, given in steps if name == "restore noted"]
-    assert (noted["step"], noted["backup"], noted["troubles"]) == ("StopWriters", "", [])
+    assert [(each["step"], each["backup"], each["troubles"]) for each in decisions(steps)] == [
+        ("", "", []),
+        ("StopWriters", "", []),
+    ]
+
+
+def test_nobody_looks_once_more_when_the_goal_is_reached(tmp_path: Path) -> None:
+    steps = played(tmp_path, step("StopWriters", "stopped"), step("Compare", goes_on=False))
+    assert after_begin(steps) == [*DECIDE, "host_components", *DECIDE]
 
 
 def test_the_snapshot_is_deleted_here_whatever_comes_of_it(tmp_path: Path) -> None:
     sent = ["programs looked_for", "journal written", "host_programs", "restore delivered", "restore_on_host made"]
     steps = played(tmp_path, step("Prepare", "prepared"))
-    begin = [*DECIDE, "journal written", *sent, "restore forgotten"]
-    assert after_begin(steps) == [*begin, "restore noted", *AT_END]
+    begin = [*DECIDE, *sent, "restore forgotten"]
+    assert after_begin(steps) == [*begin, *DECIDE]
     given = {name: told for name, _host, told in steps}
     assert given["restore_on_host made"]["snapshot"] == given["restore forgotten"]["snapshot"] == SNAPSHOT
     again = tmp_path / "again"
@@ -149,8 +161,8 @@ def test_what_is_there_is_backed_up_while_the_hosts_stay_locked(tmp_path: Path) 
     names = after_begin(steps)
     assert "host_observe" not in " ".join(names)
     assert "journal released" not in names
-    (noted,) = [given for name, _host, given in steps if name == "restore noted"]
-    assert (noted["backup"], noted["troubles"]) == ("prod-b", [])
+    ended = decisions(steps)[-1]
+    assert (ended["step"], ended["backup"], ended["troubles"]) == ("BackUp", "prod-b", [])
     (asked,) = [given for name, _host, given in steps if name == "backup stored"]
     assert (asked["now"], asked["at_once"]) == ("disk", True)
 
@@ -163,24 +175,29 @@ def test_a_backup_that_fails_is_told_to_who_decides(tmp_path: Path) -> None:
         etcd_snapshot=[{"file": "/cache/run-2/snapshot.db", "revision": 70}],
         backup__stored=[{"stored": False, "anew": False, "troubles": ["it is full"], "changed": False}],
     )
-    (noted,) = [given for name, _host, given in steps if name == "restore noted"]
-    assert (noted["backup"], noted["troubles"]) == ("", ["it is full"])
+    ended = decisions(steps)[-1]
+    assert (ended["backup"], ended["troubles"]) == ("", ["it is full"])
 
 
 def test_members_are_asked_again_until_they_agree(tmp_path: Path) -> None:
     prove = step("Prove", "counted")
-    steps = played(tmp_path, prove, prove, restore__noted=[{"again": True}, {"again": False}])
-    once = [*DECIDE, "journal written", "restore_on_host counted", "restore noted"]
-    assert after_begin(steps) == [*once, *once, *AT_END]
-    assert [given["last"] for name, _host, given in steps if name == "restore noted"] == [False, False]
+    steps = played(tmp_path, prove, {**prove, "again": True})
+    configured, asked = "host_components", "restore_on_host counted"
+    assert after_begin(steps) == [*DECIDE, configured, asked, *DECIDE, asked, *DECIDE]
+    assert [(each["step"], each["last"]) for each in decisions(steps)] == [
+        ("", False),
+        ("Prove", False),
+        ("Prove", False),
+    ]
 
 
 @pytest.mark.parametrize(("entry", "goal"), [("release", "release"), ("undo", "undo")])
-def test_members_of_etcd_start_together_and_are_put_on_record(tmp_path: Path, entry: str, goal: str) -> None:
+def test_members_of_etcd_start_together(tmp_path: Path, entry: str, goal: str) -> None:
     steps = played(tmp_path, step("StartFormer", "etcd_started"), entry=entry)
-    rest = ["host_components", "etcd_member", "journal noted", "journal written", "host_components", "restore noted"]
-    assert order_of(steps) == [*DECIDE, "journal written", *rest, *AT_END]
-    assert {given["goal"] for name, _host, given in steps if name == "restore next"} == {goal}
+    assert order_of(steps) == [*DECIDE, "host_components", *DECIDE]
+    waits = [given.get("wait_for") for name, _host, given in steps if name == "host_components"]
+    assert waits == [*["none"] * len(HOSTS), *[None] * len(HOSTS)], "all are started before one is waited for"
+    assert {given["goal"] for given in decisions(steps)} == {goal}
 
 
 def test_in_pods_no_host_is_asked_and_the_stages_are_taken(tmp_path: Path) -> None:
@@ -189,6 +206,6 @@ def test_in_pods_no_host_is_asked_and_the_stages_are_taken(tmp_path: Path) -> No
     names = order_of(steps)
     assert names[:2] == ["restore begun", "restore next"]
     assert names[2] == "workloads", "the API server"
-    assert names[-2:] == ["restore noted", "restore next"]
+    assert names[-1] == "restore next"
     assert not {"journal written", "host_components", "restore_on_host seen"} & set(names)
-    assert [given["step"] for name, _host, given in steps if name == "restore noted"] == ["StartServers"]
+    assert [given["step"] for given in decisions(steps)] == ["", "", "StartServers"]
