@@ -13,7 +13,7 @@ from .redaction import shown
 
 #: First word of a sentence, and names that look like one.
 _WORD = re.compile(r"[a-z]+(?=[ ,;:])")
-_NAMES = ("etcd", "etcdutl", "karmadactl", "kubectl", "systemctl", "ssh")
+_NAMES = ("json", "etcd", "etcdutl", "karmadactl", "kubectl", "systemctl", "ssh")
 #: Consequence of a check that fails before the first change.
 NOTHING_CHANGED = "nothing was changed"
 

@@ -33,7 +33,7 @@ KUBECONFIGS_AT_ONCE = 32
 #: Suffix of a member's name, for the target of its agent; alone, for the endpoint that every host must find.
 ENDPOINT = "/endpoint"
 _OTHER_ADDRESS = "or put an address into that kubeconfig that they reach"
-REMEDY_OF_PLACE = f"let them reach it (name service, routes, firewalls), {_OTHER_ADDRESS}"
+REMEDY_OF_PLACE = f"Let them reach it (name service, routes, firewalls), {_OTHER_ADDRESS}"
 REMEDY_OF_CERTIFICATE = (
     "see who answers there at that address, and put one into that kubeconfig at which the member's own API server does"
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an inventory lacks that was made whole and handed on in part, as AWX does with slices and smart inventories."""
+"""Inventories that were made whole and handed on in part, as AWX does with slices: what they lack, in words."""
 
 from __future__ import annotations
 

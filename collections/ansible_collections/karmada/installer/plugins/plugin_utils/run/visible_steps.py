@@ -14,6 +14,7 @@ COLLECTION = "karmada.installer"
 STEPS = frozenset(
     {
         *("admin_kubeconfig", "backup", "break_glass", "certificates", "control_plane", "differences", "endpoint"),
+        *("hand_over",),
         *("etcd_change", "etcd_maintenance", "etcd_members", "etcd_prefix", "etcd_rollout", "etcd_room_on_host"),
         *("host_components", "host_load_balancer", "host_programs", "member_join", "member_leave"),
         *(
@@ -35,7 +36,14 @@ PLUMBING = frozenset(
         *("reach_targets", "report", "require_document", "ssh_files", "instance"),
         *("member_leave confirm", "uninstall confirm", "host_components compared"),
         *("backup begun", "etcd_snapshot"),
-        *("restore delivered", "restore forgotten", "restore noted", "restore_on_host seen", "restore_on_host counted"),
+        *(
+            "restore delivered",
+            "restore forgotten",
+            "restore judged",
+            "hand_over noted",
+            "restore_on_host seen",
+            "restore_on_host counted",
+        ),
         *("etcd_maintenance decided", "etcd_maintenance concluded"),
         "etcd_members next_restart",
     }

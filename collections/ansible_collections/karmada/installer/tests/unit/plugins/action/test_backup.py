@@ -170,7 +170,7 @@ def test_one_that_is_asked_for_is_taken_and_no_other(run: Run, tmp_path: Path) -
     both = (document(suspend=True), document("weekly", schedule="0 2 * * 0"))
     assert perform(run, *both, now="nightly")["changed"]
     assert [each.partition("-")[0] for each in names(tmp_path)] == ["prod"]
-    with pytest.raises(ProblemsError, match=r"other is no EtcdBackup of prod.*name one of nightly, weekly"):
+    with pytest.raises(ProblemsError, match=r"other is no EtcdBackup of prod.*Name one of nightly, weekly"):
         perform(run, *both, now="other")
 
 

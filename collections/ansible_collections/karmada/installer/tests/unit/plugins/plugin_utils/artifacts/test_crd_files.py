@@ -387,7 +387,7 @@ def test_who_has_no_home_is_told_how_to_name_a_place(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("AWX_ISOLATED_DATA_DIR", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unknown)
-    with pytest.raises(ProblemsError, match=r"this user has no home folder.* set HOME or XDG_CACHE_HOME"):
+    with pytest.raises(ProblemsError, match=r"this user has no home folder.* Set HOME or XDG_CACHE_HOME"):
         source.cache_directory()
     # A job of AWX in a pod is such a user, and has a folder of its own.
     monkeypatch.setenv("AWX_ISOLATED_DATA_DIR", "/runner/artifacts/41")

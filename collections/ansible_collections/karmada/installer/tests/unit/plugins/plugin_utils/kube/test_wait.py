@@ -116,7 +116,8 @@ def test_an_api_whose_image_nobody_has_is_given_up_with_the_name_of_the_image(cl
     assert said == [
         "[2/300 s] v1alpha1.search.karmada.io: Available is False (FailedDiscovery…",
         "[5/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
-        "[35/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
+        "[25/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
+        "[45/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
     ]
 
 
@@ -240,7 +241,8 @@ def test_a_probe_ends_with_the_reason_of_the_pods_that_serve_it(
     assert causes.PULL_SECONDS <= clock.now <= causes.PULL_SECONDS + 10
     assert said[1:] == [
         "[5/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
-        "[35/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
+        "[25/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
+        "[45/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
     ]
 
 

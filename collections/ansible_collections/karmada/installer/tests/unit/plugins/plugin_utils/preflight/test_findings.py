@@ -142,7 +142,7 @@ def test_rights_that_were_taken_back_are_not_given_back() -> None:
 
     (problem,) = problems(installed(generation(3), generation(2)))
     assert problem.where == "spec.certificates.administratorGeneration"
-    assert "set it to 3 or higher" in str(problem)
+    assert "Set it to 3 or higher" in str(problem)
     assert len(problems(installed(generation(2), {}))) == 1
     assert problems(installed(generation(2), generation(3))) == []
 

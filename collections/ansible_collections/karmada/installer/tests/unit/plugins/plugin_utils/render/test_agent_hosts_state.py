@@ -81,7 +81,7 @@ def test_hosts_that_differ_in_the_state_keep_it_and_are_let_go_of(runs: Runs) ->
         step.action.karmada = runs.step(wanted)
         step.perform(state=state, required=False)
         assert [each["state"] for each in step.asked] == sent
-    with pytest.raises(ProblemsError, match=r"differ, and .* find out which of them is right, and remove .*/prod from"):
+    with pytest.raises(ProblemsError, match=r"differ, and .* Find out which of them is right, and remove .*/prod from"):
         step.perform(state="written", required=True)
 
 

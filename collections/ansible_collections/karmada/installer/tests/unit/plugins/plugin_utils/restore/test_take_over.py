@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup import se
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import verify
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import (
     KEYS,
+    SNAPSHOT,
     AuthorityRecord,
     Level,
     Purpose,
@@ -214,6 +215,7 @@ def test_nothing_runs_that_is_not_asked_for_before_its_data_is_there(monkeypatch
     state = take_over.adopted(first(), THERE, TAKEN, "bb")
     run = fake_run(samples.document(namespace="karmada-next"), FakeCluster("host cluster"), stored=state)
     record = SimpleNamespace(name=BACKUP, cluster_id="c1", counts={"secrets": 3}, start=run.now)
+    record.files = {SNAPSHOT: SimpleNamespace(plain_size=1)}
     chosen = SimpleNamespace(
         record=record, wanted=SimpleNamespace(name="moved"), series=SimpleNamespace(name="disk"), where="there"
     )
