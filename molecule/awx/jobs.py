@@ -310,7 +310,7 @@ def refused(site: Site) -> None:
     name = yaml.safe_load(site.document.read_text(encoding="utf-8"))["metadata"]["name"]
     kubectl = [site.kubectl, f"--kubeconfig={site.kubeconfig}", f"--namespace={site.namespace}"]
     # So that a job has something to do, and asks for the lock.
-    _output([*kubectl, "delete", "deployment", f"{name}-karmada-scheduler"])
+    _output([*kubectl, "delete", "deployment", f"{name}-scheduler"])
     # As another job has it that has just renewed it, somewhere that nobody here can look into.
     holder = f"elsewhere/0/1/1/awx-job-{HOLDING_JOB}.install@jane"
     held = {"holderIdentity": holder, "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}

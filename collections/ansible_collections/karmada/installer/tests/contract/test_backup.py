@@ -287,7 +287,7 @@ def test_members_that_change_each_time_end_it(
 def test_a_revision_that_is_discarded_meanwhile_is_told(
     run: Run, target: DirectoryTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(take, "_hash", lambda *_: None)
+    monkeypatch.setattr(take, "hash_of", lambda *_: None)
     target.check()
     found = take.backup(run, NIGHTLY, target, Purpose.SCHEDULED)
     assert found.record.levels[-1] is Level.COUNTS
@@ -297,8 +297,8 @@ def test_a_revision_that_is_discarded_meanwhile_is_told(
 def test_a_member_that_is_corrupt_is_no_proof(
     run: Run, target: DirectoryTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = take._hash
-    monkeypatch.setattr(take, "_hash", lambda *given: replace(honest(*given), value=1))  # type: ignore[type-var]
+    honest = take.hash_of
+    monkeypatch.setattr(take, "hash_of", lambda *given: replace(honest(*given), value=1))  # type: ignore[type-var]
     with pytest.raises(ProblemsError, match="its content differs from that of a member"):
         taken(run, target)
     assert target._found() == {}

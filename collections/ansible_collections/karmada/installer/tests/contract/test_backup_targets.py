@@ -191,12 +191,12 @@ def test_a_backup_that_is_not_there_is_told(target: S3Target) -> None:
 
 
 def test_refused_keys(store: Store) -> None:
-    assert "put a valid key" in refusal(store.target(secret={"secretAccessKey": b"wrong"}))
-    assert "put a valid key" in refusal(store.target(secret={"accessKeyID": b"nobody"}))
+    assert "Put a valid key" in refusal(store.target(secret={"secretAccessKey": b"wrong"}))
+    assert "Put a valid key" in refusal(store.target(secret={"accessKeyID": b"nobody"}))
 
 
 def test_a_bucket_that_is_not_there(store: Store) -> None:
-    assert "create the bucket" in refusal(store.target(bucket="absent"))
+    assert "Create the bucket" in refusal(store.target(bucket="absent"))
 
 
 def test_a_store_that_is_silent_or_somebody_else(store: Store) -> None:

@@ -173,8 +173,8 @@ def test_all_rights_are_given_back_in_place(admin: Cluster, karmada: Cluster) ->
     [
         ("", "services", None),
         ("apps", "deployments", None),
-        ("apps", "deploy", "write deployments"),
-        ("autoscaling", "hpa", "write horizontalpodautoscalers"),
+        ("apps", "deploy", "Write deployments"),
+        ("autoscaling", "hpa", "Write horizontalpodautoscalers"),
         ("", "deployments", "no CRD can bring it"),
     ],
 )

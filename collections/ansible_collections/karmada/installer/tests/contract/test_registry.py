@@ -337,7 +337,7 @@ def test_an_image_for_one_architecture(registries: Registries, tmp_path: Path) -
 
 @pytest.mark.parametrize("way", ["basic", "token"])
 def test_a_wrong_login_is_told(registries: Registries, tmp_path: Path, way: str) -> None:
-    with pytest.raises(ProblemsError, match=r"401 Unauthorized. log in to this registry where Ansible runs"):
+    with pytest.raises(ProblemsError, match=r"401 Unauthorized. Log in to this registry where Ansible runs"):
         bring(getattr(registries, way), tmp_path, login=f"{USER}:wrong")
 
 
