@@ -44,6 +44,10 @@ def control_plane(server: ApiServer) -> Iterator[Cluster]:
     with Cluster.from_kubeconfig(str(server.kubeconfig), name="control plane") as found:
         crds = crd_files.crds(releases.newest().karmada, Source("GoModules"))
         found.apply(next(each for each in crds if each["metadata"]["name"] == "works.work.karmada.io"))
+        # A CRD is there a moment before its resource is served.
+        until = time.monotonic() + 60
+        while found.resource(member_works.WORK_API, "Work") is None and time.monotonic() < until:
+            time.sleep(0.2)
         yield found
 
 
