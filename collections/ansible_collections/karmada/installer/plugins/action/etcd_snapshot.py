@@ -6,18 +6,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.module_utils import host_snapshot
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, take, verification, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import take, verification, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.host_file import HostFileAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access, host_bounds
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import refusal_of
 
 #: A database grows while it is sent, and what it was before was told a while ago.
 _GROWTH, _LEAST_GROWTH = 1.5, 64 << 20
 
 
-class ActionModule(HostAction):
+class ActionModule(HostFileAction):
     """Have the member write its database into a file of its host, and fetch that; it goes there at once."""
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -27,8 +27,7 @@ class ActionModule(HostAction):
         if self._task.check_mode:
             return {"changed": False}
         sender, beginning = on_hosts.answer(run, run.hosts[self.host_name]).status, take.Beginning.now(run.state)
-        folder = workplace.made()
-        try:
+        with workplace.handed_on() as folder:
             workplace.require_room(folder, sender.db_size * take.COPIES)
             run.say(f"snapshot of etcd member {self.host_name}")
             path, found = self._taken(folder, int(sender.db_size * _GROWTH) + _LEAST_GROWTH)
@@ -39,12 +38,6 @@ class ActionModule(HostAction):
             verification.check(path, where)
             tools = take.runnable(take.programs(run), folder)
             revision, _keys = verification.status(path, tools, where, found["acknowledged"])
-        except OSError as error:
-            workplace.remove(folder)
-            raise workplace.unusable(error) from None
-        except BaseException:
-            workplace.remove(folder)
-            raise
         told = {"file": str(path), "revision": revision, "acknowledged": found["acknowledged"]}
         return {"changed": False, **told, "beginning": beginning.plain}
 
@@ -57,34 +50,15 @@ class ActionModule(HostAction):
                 "_etcd_snapshot", state="taken", url=question["url"], folder=question["folder"], reader=reader
             )
             if not found.get("failed"):
-                self._fetch(path, found["size"], most)
+                if found["size"] > most:
+                    raise self.refused(f"the snapshot has {found['size'] >> 20} MiB, and its database had less before")
+                self.fetch(path, found["size"])
         finally:
             # It may have been written though its host did not come to say so.
             _none, refusal = refusal_of(lambda: self.on_host("_etcd_snapshot", state="absent"))
             if refusal and not (found.get("failed") and _is_of_lock(refusal)):
-                self._tell_left(refusal)
+                self.tell_left(refusal)
         return path, found
-
-    def _fetch(self, path: Path, size: int, most: int) -> None:
-        """Have the file of the host here, for this user only. Raises ProblemsError if it is not the one it told of."""
-        if size > most:
-            raise self._refused(f"the snapshot has {size >> 20} MiB, and its database had less before")
-        with open(path, "xb", opener=encryption.reader_only):
-            pass
-        with host_bounds.files_up_to(size):
-            # Its name is known here: what a host tells is in no command.
-            self._connection.fetch_file(host_snapshot.path_of(self.karmada.name), str(path))
-        if path.stat().st_size != size:
-            raise self._refused(f"the snapshot came with {path.stat().st_size} of {size} bytes")
-
-    def _tell_left(self, refusal: str) -> None:
-        path, why = host_snapshot.path_of(self.karmada.name), refusal.removeprefix(f"{self.host_name}: ")
-        what = f"{path} may lie there until the next run that changes this host, and is not encrypted: {why}"
-        self.karmada.tell(Problem.warning(what, Reason.HOST_STEP_FAILED, f"host {self.host_name}"))
-
-    def _refused(self, what: str) -> ProblemsError:
-        remedy = "look after this host, and run again"
-        return ProblemsError(Problem(what, f"host {self.host_name}", remedy, reason=Reason.HOST_STEP_FAILED))
 
 
 def _is_of_lock(refusal: str) -> bool:

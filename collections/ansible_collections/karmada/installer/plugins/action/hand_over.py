@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_over import Asked, HandingOver
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Step
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
@@ -51,5 +51,5 @@ def _next(run: Run, handing: HandingOver) -> dict[str, Any]:
             return {"changed": True, "changes": [f"handed over {run.name}: {step}"], "step": "", "tasks": ""}
         tasks, series = handing.take(step), handing.series
         result = changed_result(handing.changes, step=step.value, tasks=tasks, series=series)
-        return {**result, "changed": True, "components": on_a_host(handing.concerned(step))}
+        return {**result, "changed": True, "components": on_a_host(concerned(step))}
     return {"changed": False, "step": "", "tasks": "", **handing.told()}

@@ -8,23 +8,22 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.module_utils import host_snapshot
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.tools import ETCDUTL
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, take, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import take, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.host_file import HostFileAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts as etcd_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import seen_on_hosts
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_restore, units
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import on_hosts, survivor_copy
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_bounds
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import refusal_of
 
 SEEN, MADE, COPIED, COUNTED = "seen", "made", "copied", "counted"
 #: Bytes that the data of a member may have: a database of etcd has 8 GiB at most, its log a few files of 64 MiB.
 _MOST_DATA = 16 << 30
 
 
-class ActionModule(HostAction):
+class ActionModule(HostFileAction):
     """Look at a host, make the new data of its member of etcd, copy the old, or ask that for its content."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
@@ -125,49 +124,26 @@ class ActionModule(HostAction):
         if self._task.check_mode:
             return {"changed": False}
         run, beginning = self.karmada, take.Beginning.now(self.karmada.state)
-        folder = workplace.made()
-        try:
+        with workplace.handed_on() as folder:
             run.say(f"copying what etcd member {self.host_name} has")
-            data = etcd_on_hosts.question(run, self.host_name)["data"]
+            data, archive = etcd_on_hosts.question(run, self.host_name)["data"], folder / "survivor.tar"
             try:
                 found = self.on_host("_host_restore", state=COPIED, folder=data, reader=self.login())
                 if found.get("failed"):
                     workplace.remove(folder)
                     return found
-                archive = self._fetched(folder / "survivor.tar", found["size"])
+                if found["size"] > _MOST_DATA:
+                    raise self.refused(f"the data of its member has {found['size'] >> 20} MiB, which none of etcd has")
+                workplace.require_room(folder, found["size"])
+                self.fetch(archive, found["size"])
             finally:
                 # It may have been written though its host did not come to say so.
                 self._absent()
             copy = survivor_copy.of_archive(run, self.host_name, archive, beginning)
-        except OSError as error:
-            workplace.remove(folder)
-            raise workplace.unusable(error) from None
-        except BaseException:
-            workplace.remove(folder)
-            raise
         return {"changed": False, "copied": copy.plain}
-
-    def _fetched(self, path: Path, size: int) -> Path:
-        """Have the file of the host here, for this user only. Raises ProblemsError if it is not the one it told of."""
-        if size > _MOST_DATA:
-            raise self._refused(f"the data of its member has {size >> 20} MiB, which none of etcd has")
-        workplace.require_room(path.parent, size)
-        with open(path, "xb", opener=encryption.reader_only):
-            pass
-        with host_bounds.files_up_to(size):
-            self._connection.fetch_file(host_snapshot.path_of(self.karmada.name), str(path))
-        if path.stat().st_size != size:
-            raise self._refused(f"the copy came with {path.stat().st_size} of {size} bytes")
-        return path
-
-    def _refused(self, what: str) -> ProblemsError:
-        remedy = "look after this host, and run again"
-        return ProblemsError(Problem(what, f"host {self.host_name}", remedy, reason=Reason.HOST_STEP_FAILED))
 
     def _absent(self) -> None:
         """Delete the snapshot, which is not encrypted; where that fails, the next run does it."""
         _none, refusal = refusal_of(lambda: self.on_host("_host_restore", state="absent"))
         if refusal:
-            path, why = host_snapshot.path_of(self.karmada.name), refusal.removeprefix(f"{self.host_name}: ")
-            what = f"{path} may lie there until the next run that changes this host, and is not encrypted: {why}"
-            self.karmada.tell(Problem.warning(what, Reason.HOST_STEP_FAILED, f"host {self.host_name}"))
+            self.tell_left(refusal)

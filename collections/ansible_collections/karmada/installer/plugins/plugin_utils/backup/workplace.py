@@ -44,6 +44,23 @@ def opened() -> Iterator[Path]:
         remove(place)
 
 
+@contextmanager
+def handed_on() -> Iterator[Path]:
+    """Empty folder for what this step hands to another, which removes it; it is deleted if this one fails.
+
+    Raises ProblemsError, also where the folder cannot be written.
+    """
+    place = made()
+    try:
+        yield place
+    except OSError as error:
+        remove(place)
+        raise unusable(error) from None
+    except BaseException:
+        remove(place)
+        raise
+
+
 def made() -> Path:
     """Empty folder of this run for what one step hands to another, which removes it. Raises ProblemsError."""
     try:

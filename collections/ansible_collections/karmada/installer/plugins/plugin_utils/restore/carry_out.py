@@ -168,16 +168,9 @@ class Restoring:
         """
         chosen = self._chosen()
         keys = self._keys(chosen)
-        folder = workplace.made()
-        try:
+        with workplace.handed_on() as folder:
             found = delivery.decrypted(chosen, keys, folder)
             return Delivered(found.path, found.path.stat().st_size, found.digest)
-        except OSError as error:
-            workplace.remove(folder)
-            raise workplace.unusable(error) from None
-        except BaseException:
-            workplace.remove(folder)
-            raise
 
     def note(self, step: Step, done: str = "") -> None:
         """Put on record that a step has come to its end."""

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from ..api_object import Object
 from ..components.etcd_configuration import folder_of
 from ..components.state import State
-from ..components.table import ETCD
 from ..kube.apply import Change
 from ..kube.errors import ApiError
 from ..kube.limits import AT_ONCE
@@ -27,6 +26,7 @@ from ..redaction import shown
 from ..render import etcd_cleanup
 from ..run import restoring
 from ..run.run import Run
+from . import pods
 
 OPERATION = "restore_cleanup"
 _LOOK_SECONDS = 0.5
@@ -106,26 +106,15 @@ def _require_confirmed(run: Run, state: State, folders: Sequence[str], members: 
 
 def _empty(run: Run, folder: str, members: Sequence[str], deadline: float) -> None:
     """Empty a folder in the volume of each of these members. Raises ProblemsError with those where that failed."""
-    _forget(run)
-    nodes = {
-        each["metadata"]["name"]: each["spec"].get("nodeName", "")
-        for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=run.instance.pod_selector(ETCD.name))
-    }
-    workload = run.workload(ETCD.name)
-    owner = run.host_cluster.get(*workload)
-    for member in members:
-        pod = etcd_cleanup.pod(run.instance, member, folder, nodes.get(member, ""))
-        if owner:
-            # They go with it, should nobody come to delete them.
-            reference = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
-            pod["metadata"]["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
-        run.host_cluster.apply(pod)
+    pods.forget(run, etcd_cleanup.NAME)
+    nodes = pods.nodes(run)
+    pods.make(run, [etcd_cleanup.pod(run.instance, each, folder, nodes.get(each, "")) for each in members])
     names = [etcd_cleanup.pod_name(member, folder) for member in members]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         told = [each for each in pool.map(lambda name: _wait(run, name, deadline), names) if each]
     if told:
         raise ProblemsError(told, "what was removed stays so, and the next run goes on from there")
-    _forget(run)
+    pods.forget(run, etcd_cleanup.NAME)
 
 
 def _wait(run: Run, name: str, deadline: float) -> Problem | None:
@@ -150,14 +139,3 @@ def _wait(run: Run, name: str, deadline: float) -> Problem | None:
         return None
     why = next((line for line in said.splitlines() if '"error"' in line), said[-500:])
     return Problem(f"it has not emptied the folder: {shown(why)}", place, remedy, reason=Reason.NOT_READY_IN_TIME)
-
-
-def _forget(run: Run) -> None:
-    """Delete the pods, and wait until they are gone: another one of the same name would not be made else."""
-    selector = run.instance.pod_selector(etcd_cleanup.NAME)
-    while pods := run.host_cluster.list("v1", "Pod", run.namespace, labels=selector):
-        for pod in pods:
-            run.require_lock()
-            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            run.host_cluster.delete("v1", "Pod", name, run.namespace, uid=uid, grace_seconds=0)
-        time.sleep(_LOOK_SECONDS)

@@ -14,22 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..api_object import Object
 from ..backup import verification, verify, workplace
 from ..backup.record import SNAPSHOT
 from ..components.state import RestoreState
-from ..components.table import ETCD
 from ..components.types import EtcdMember
 from ..etcd import access, raft_snapshot
 from ..etcd.client import EndpointStatus, EtcdClient, EtcdError
-from ..kube.errors import ApiError
-from ..kube.port_forward import ForwardedSocket, Forwarder
-from ..kube.readiness import reason_not_ready
-from ..pki.files import certificate_files
 from ..problems import Problem, ProblemsError, Reason
-from ..redaction import shown
 from ..render import cluster_layout, etcd_restore, etcd_survivor
 from ..run.run import Run
+from . import pods
 from .check import Chosen
 
 #: Certificate that members show one another.
@@ -37,7 +31,8 @@ PEER_CERTIFICATE = "etcd-peer-client"
 #: Times that a file is sent from its begin, if the connection breaks.
 ATTEMPTS = 3
 _LOOK_SECONDS = 0.5
-_LOG_LINES = 5
+#: Containers that tell why there is no new data.
+_CONTAINERS = (etcd_restore.RESTORER, etcd_restore.RECEIVER)
 
 
 def new_data(run: Run, restore: RestoreState) -> etcd_restore.NewData:
@@ -79,17 +74,12 @@ def decrypted(chosen: Chosen, keys: Sequence[Any], folder: Path) -> Decrypted:
 
 def forget(run: Run) -> None:
     """Delete the pods; what they have made stays."""
-    left = run.host_cluster.list("v1", "Pod", run.namespace, labels=run.instance.pod_selector(etcd_survivor.NAME))
-    for pod in [*_pods(run), *left]:
-        run.require_lock()
-        run.host_cluster.delete(
-            "v1", "Pod", pod["metadata"]["name"], run.namespace, uid=pod["metadata"]["uid"], grace_seconds=0
-        )
+    pods.delete(run, [*pods.named(run, etcd_restore.NAME), *pods.named(run, etcd_survivor.NAME)])
 
 
 def _begun(run: Run) -> bool:
     """Return whether a pod of this restore is there, of which nobody knows how far it has come."""
-    return bool(_pods(run))
+    return bool(pods.named(run, etcd_restore.NAME))
 
 
 def _begin_anew(run: Run) -> None:
@@ -104,20 +94,12 @@ def _begin_anew(run: Run) -> None:
 
 def _made(run: Run, snapshot: Path, timeout: float) -> None:
     new = new_data(run, _of(run))
-    nodes = {
-        each["metadata"]["name"]: each["spec"].get("nodeName", "")
-        for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=run.instance.pod_selector(ETCD.name))
-    }
-    workload = run.workload(ETCD.name)
-    owner = run.host_cluster.get(*workload)
+    nodes = pods.nodes(run)
+    wanted = [
+        etcd_restore.pod(run.instance, each, new, raft_snapshot.FILE, nodes.get(each.name, "")) for each in new.members
+    ]
     with run.writing("make the new data of etcd beside the old"):
-        for member in new.members:
-            pod = etcd_restore.pod(run.instance, member, new, raft_snapshot.FILE, nodes.get(member.name, ""))
-            if owner:
-                # They go with it, should nobody come to delete them.
-                reference = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
-                pod["metadata"]["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
-            run.host_cluster.apply(pod)
+        pods.make(run, wanted)
     deadline = time.monotonic() + timeout
     with ThreadPoolExecutor(len(new.members)) as pool:
         for done in [pool.submit(_of_member, run, each, new, snapshot, deadline) for each in new.members]:
@@ -145,11 +127,7 @@ def _client(run: Run, pod: str, member: EtcdMember, port: str) -> EtcdClient:
     """Client of the etcd in a pod that listens on loopback there, at one of its ports."""
     certificate = access.CLIENT_CERTIFICATE if port == "client" else PEER_CERTIFICATE
     url = member.client_url if port == "client" else member.peer_url
-
-    def dial(_url: str, timeout: float) -> ForwardedSocket:
-        return Forwarder(run.host_cluster, run.namespace, pod, ETCD.ports[port]).open(timeout)
-
-    return EtcdClient([url], certificate_files(certificate, run.material), f"certificate {certificate}", dial)
+    return pods.client(run, pod, url, port, certificate)
 
 
 def _receiver(run: Run, pod: str, client: EtcdClient, deadline: float) -> EndpointStatus:
@@ -159,39 +137,20 @@ def _receiver(run: Run, pod: str, client: EtcdClient, deadline: float) -> Endpoi
         if status.healthy:
             return status
         if time.monotonic() > deadline or _phase(run, pod) == "Failed":
-            raise _trouble(pod, _why(run, pod) or status.message)
+            raise _trouble(pod, pods.why(run, pod, _CONTAINERS) or status.message)
         time.sleep(_LOOK_SECONDS)
 
 
 def _wait_until_done(run: Run, pod: str, deadline: float) -> None:
     while (phase := _phase(run, pod)) != "Succeeded":
         if phase == "Failed" or time.monotonic() > deadline:
-            raise _trouble(pod, _why(run, pod) or "it does not come to its end in time")
+            raise _trouble(pod, pods.why(run, pod, _CONTAINERS) or "it does not come to its end in time")
         time.sleep(_LOOK_SECONDS)
 
 
 def _phase(run: Run, pod: str) -> str:
     live = run.host_cluster.get("v1", "Pod", pod, run.namespace)
     return str((live or {}).get("status", {}).get("phase", "")) if live else "Failed"
-
-
-def _why(run: Run, pod: str) -> str:
-    """Reason why a pod has not come to its end: its condition, and the last lines of what it said."""
-    live: Object | None = run.host_cluster.get("v1", "Pod", pod, run.namespace)
-    told = [(reason_not_ready(live) or "") if live else "somebody has deleted it"]
-    for container in (etcd_restore.RESTORER, etcd_restore.RECEIVER) if live else ():
-        try:
-            told.append(run.host_cluster.logs(pod, run.namespace, container, _LOG_LINES).strip())
-        except ApiError:
-            continue
-    return shown("; ".join(filter(None, told)))
-
-
-def _pods(run: Run) -> list[Object]:
-    found: list[Object] = run.host_cluster.list(
-        "v1", "Pod", run.namespace, labels=run.instance.pod_selector(etcd_restore.NAME)
-    )
-    return found
 
 
 def _of(run: Run) -> RestoreState:

@@ -31,28 +31,19 @@ from . import agents, check, hand_over_plan
 from .in_pods import InPods
 from .means import Means
 from .on_hosts import OnHosts
-from .plan import EVERYTHING, SERVERS, WRITERS, Step
-from .turn import Done
+from .plan import EVERYTHING, Step
+from .turn import DONE, STOPS, TOLD, Done
 
-_STOPS = {
-    Step.STOP_WRITERS: WRITERS,
-    Step.STOP_SERVERS: SERVERS,
-    Step.STOP_ETCD: frozenset({ETCD.name}),
-}
-#: Lines of those that a person waits for.
+#: Lines of those that a person waits for. Other words than a restore has: one backup is the last, no data is put back.
 _TOLD = {
-    Step.STOP_WRITERS: "stopping what writes to members",
-    Step.STOP_SERVERS: "stopping the API servers and what needs them",
+    **TOLD,
     Step.BACK_UP: "taking the final backup, to which nothing is added any more",
-    Step.STOP_ETCD: "stopping the members of etcd",
     Step.START_FORMER: "starting the members of etcd with the data that they have",
-    Step.WAKE_AGENTS: "having agents begin anew",
 }
 #: Steps after which nothing is left unfinished.
 _ENDS = (Step.HANDED_OVER, Step.UNDONE)
 #: Seconds for the first answer of a member.
 _PATIENCE = 20.0
-_DONE = Done()
 _UNTOUCHED = "nothing was stopped, and nothing was changed"
 
 
@@ -136,8 +127,8 @@ class HandingOver:
         self._rest = self.means.tasks.get(step, "")
         if step in _TOLD:
             self.run.say(_TOLD[step])
-        if step in _STOPS:
-            components = _STOPS[step]
+        if step in STOPS:
+            components = STOPS[step]
             self._save(held=tuple(sorted({*self.journal.held, *components})))
             self.means.stop(components, step)
         elif step in (acts := self._acts()):
@@ -146,10 +137,10 @@ class HandingOver:
             self.end(step)
         return self._rest
 
-    def end(self, step: Step, done: Done = _DONE) -> None:
+    def end(self, step: Step, done: Done = DONE) -> None:
         """See to it that a step has come to its end, and put that on record. Raises ProblemsError."""
-        if step in _STOPS:
-            self.means.wait_until_stopped(_STOPS[step])
+        if step in STOPS:
+            self.means.wait_until_stopped(STOPS[step])
         elif step is Step.START_FORMER:
             self.means.etcd_started()
         elif step is Step.BACK_UP and done.troubles:
@@ -177,10 +168,6 @@ class HandingOver:
         """Name of the EtcdBackup; empty once it was taken back."""
         left = self.run.state.handed_over
         return left.series if left else ""
-
-    def concerned(self, step: Step) -> frozenset[str]:
-        """Components that tasks of the role stop or start in a step."""
-        return frozenset({ETCD.name}) if step is Step.START_FORMER else _STOPS.get(step, frozenset())
 
     def told(self) -> dict[str, str]:
         """Backup, signer and series that the other place needs; empty before the final backup is there."""

@@ -22,20 +22,15 @@ from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests im
 
 from ..api_object import Object
 from ..backup import encryption, take, trial, workplace
-from ..components.table import ETCD
-from ..etcd import access
 from ..etcd.client import EndpointStatus, EtcdClient, EtcdError
 from ..kube.errors import ApiError
-from ..kube.port_forward import ForwardedSocket, Forwarder
-from ..kube.readiness import reason_not_ready
-from ..pki.files import certificate_files
 from ..problems import Problem, ProblemsError, Reason
 from ..redaction import shown
 from ..render import cluster_layout, etcd_survivor
 from ..run.run import Run
+from . import pods
 
 _LOOK_SECONDS = 0.5
-_LOG_LINES = 5
 #: Names of files in the data of a member.
 _OF_DATA = re.compile(r"member/(snap/(db|[0-9a-f]{1,16}-[0-9a-f]{1,16}\.snap)|wal/[0-9a-f]{1,16}-[0-9a-f]{1,16}\.wal)")
 #: Fields of a status that are handed on.
@@ -79,30 +74,22 @@ class Copy:
 def taken(run: Run, name: str, timeout: float) -> Copy:
     """Copy the database of a member in pods. Raises ProblemsError; nothing of the member was changed in any case."""
     beginning = take.Beginning.now(run.state)
-    folder = workplace.made()
-    try:
-        with run.recording():
-            _forget(run)
-            live = run.host_cluster.get("v1", "Pod", name, run.namespace)
-            _start(run, name, live)
-            client = _client(run, name)
-            run.say(f"member {name} answers no client; its database is copied beside it")
+    with workplace.handed_on() as folder, run.recording():
+        pods.forget(run, etcd_survivor.NAME)
+        live = run.host_cluster.get("v1", "Pod", name, run.namespace)
+        _start(run, name, live)
+        client = pods.client(run, etcd_survivor.pod_name(name), cluster_layout.etcd_pod(run.instance, name).client_url)
+        run.say(f"member {name} answers no client; its database is copied beside it")
+        try:
             status = _served(run, name, client, time.monotonic() + timeout)
             workplace.require_room(folder, status.db_size * take.COPIES)
             path = folder / take.PLAIN
             with open(path, "xb", opener=encryption.reader_only) as stream:
                 client.snapshot(stream)
             found = take.hash_of(client, status.revision)
-            _forget(run)
-    except EtcdError as error:
-        workplace.remove(folder)
-        raise ProblemsError(_trouble(name, f"the copy of its database is not sent: {error}")) from None
-    except OSError as error:
-        workplace.remove(folder)
-        raise workplace.unusable(error) from None
-    except BaseException:
-        workplace.remove(folder)
-        raise
+        except EtcdError as error:
+            raise ProblemsError(_trouble(name, f"the copy of its database is not sent: {error}")) from None
+        pods.forget(run, etcd_survivor.NAME)
     # Its cluster and its ID are those of the copy.
     of_member = replace(status, cluster_id="", member_id="", leader=False)
     return Copy(path, of_member, found, beginning, is_settled(live, datetime.now(UTC)))
@@ -160,26 +147,10 @@ def is_settled(pod: Object | None, now: datetime) -> bool:
 def _start(run: Run, name: str, live: Object | None) -> None:
     node = str(((live or {}).get("spec") or {}).get("nodeName") or "")
     pod = etcd_survivor.pod(run.instance, run.state.etcd, name, node)
-    workload = run.workload(ETCD.name)
-    if owner := run.host_cluster.get(*workload):
-        # It goes with it, should nobody come to delete it.
-        reference = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
-        pod["metadata"]["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
     try:
-        run.host_cluster.apply(pod)
+        pods.make(run, [pod])
     except ApiError as error:
         raise ProblemsError(_trouble(name, f"the pod that copies its database is not admitted: {error}")) from None
-
-
-def _client(run: Run, name: str) -> EtcdClient:
-    url = cluster_layout.etcd_pod(run.instance, name).client_url
-
-    def dial(_url: str, timeout: float) -> ForwardedSocket:
-        pod = etcd_survivor.pod_name(name)
-        return Forwarder(run.host_cluster, run.namespace, pod, ETCD.ports["client"]).open(timeout)
-
-    certificate = access.CLIENT_CERTIFICATE
-    return EtcdClient([url], certificate_files(certificate, run.material), f"certificate {certificate}", dial)
 
 
 def _served(run: Run, name: str, client: EtcdClient, deadline: float) -> EndpointStatus:
@@ -191,31 +162,8 @@ def _served(run: Run, name: str, client: EtcdClient, deadline: float) -> Endpoin
         pod = run.host_cluster.get("v1", "Pod", etcd_survivor.pod_name(name), run.namespace)
         ended = pod is None or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
         if ended or time.monotonic() > deadline:
-            raise ProblemsError(_trouble(name, _why(run, name, pod) or status.message))
-        time.sleep(_LOOK_SECONDS)
-
-
-def _why(run: Run, name: str, pod: Object | None) -> str:
-    """Reason why nothing is served: the condition of the pod, and the last lines of what it said."""
-    told = [(reason_not_ready(pod) or "") if pod else "somebody has deleted the pod that copies its database"]
-    for container in (etcd_survivor.COPIER, etcd_survivor.SERVER) if pod else ():
-        try:
-            told.append(
-                run.host_cluster.logs(etcd_survivor.pod_name(name), run.namespace, container, _LOG_LINES).strip()
-            )
-        except ApiError:
-            continue
-    return shown("; ".join(filter(None, told)))
-
-
-def _forget(run: Run) -> None:
-    """Delete these pods, and wait until they are gone: another one of the same name would not be made else."""
-    selector = run.instance.pod_selector(etcd_survivor.NAME)
-    while pods := run.host_cluster.list("v1", "Pod", run.namespace, labels=selector):
-        for pod in pods:
-            run.require_lock()
-            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            run.host_cluster.delete("v1", "Pod", name, run.namespace, uid=uid, grace_seconds=0)
+            why = pods.why(run, etcd_survivor.pod_name(name), (etcd_survivor.COPIER, etcd_survivor.SERVER))
+            raise ProblemsError(_trouble(name, why or status.message))
         time.sleep(_LOOK_SECONDS)
 
 
