@@ -236,6 +236,6 @@ def test_of_another_size_than_it_told_it_is_refused(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     site.hosts[HOSTS[0]].path("/var/lib/karmada/prod/etcd/gen-1").symlink_to(etcd.members[0].directory / "data")
     monkeypatch.setattr(shutil, "copyfile", lambda _source, sink: Path(sink).write_bytes(b"x"))
-    with pytest.raises(ProblemsError, match="the copy came with 1 of"):
+    with pytest.raises(ProblemsError, match="the file came with 1 of"):
         site.on(HOSTS[0], "copied")
     assert list(workplace.folder().iterdir()) == []
