@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_over import Asked, HandingOver
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Step
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned, turned
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 class ActionModule(KarmadaAction):
-    """Begin a hand-over or its way back, take its next step, or note the end of one that the role has taken."""
+    """Begin a hand-over or its way back, and take its next step."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "choices": ["begun", "next", "noted"], "default": "next"},
+        "state": {"type": "str", "choices": ["begun", "next"], "default": "next"},
         "step": {"type": "str", "choices": ["", *(each.value for each in OnHosts.tasks)], "default": ""},
         "backups": {"type": "list", "elements": "dict", "default": []},
         "to": {"type": "str", "default": ""},
@@ -36,20 +36,23 @@ class ActionModule(KarmadaAction):
         if arguments["state"] == "begun":
             begins = handing.begin()
             return {"changed": begins, "changes": [f"handed over {run.name}"] if begins else [], "step": ""}
-        if arguments["state"] == "noted":
-            if not run.check:
-                handing.end(Step(arguments["step"]), Done(arguments["backup"], arguments["troubles"]))
-            return {"changed": False, "step": arguments["step"]}
-        return _next(run, handing)
-
-
-def _next(run: Run, handing: HandingOver) -> dict[str, Any]:
-    """Take the next step, as far as it is taken from here."""
-    if step := handing.next():
         if run.check:
-            # What comes after it depends on what comes of it.
-            return {"changed": True, "changes": [f"handed over {run.name}: {step}"], "step": "", "tasks": ""}
-        tasks, series = handing.take(step), handing.series
-        result = changed_result(handing.changes, step=step.value, tasks=tasks, series=series)
-        return {**result, "changed": True, "components": on_a_host(concerned(step))}
-    return {"changed": False, "step": "", "tasks": "", **handing.told()}
+            return _predicted(run, handing)
+        taken = Step(arguments["step"]) if arguments["step"] else None
+        return _turned(handing, taken, Done(arguments["backup"], arguments["troubles"]))
+
+
+def _predicted(run: Run, handing: HandingOver) -> dict[str, Any]:
+    """Name the next step. What comes after it depends on what comes of it."""
+    step = handing.next()
+    changes = [f"handed over {run.name}: {step}"] if step else []
+    return {"changed": bool(step), "changes": changes, "step": "", "tasks": "", "goes_on": False, **handing.told()}
+
+
+def _turned(handing: HandingOver, taken: Step | None, done: Done) -> dict[str, Any]:
+    """End the step whose rest tasks of the role have done, and take what comes next, up to a step with tasks."""
+    turn = turned(handing, taken, done)
+    told: dict[str, Any] = {"step": "", "tasks": turn.tasks, "goes_on": turn.goes_on, "series": handing.series}
+    if turn.step:
+        told |= {"step": turn.step.value, "components": on_a_host(concerned(turn.step))}
+    return {**changed_result(handing.changes, **told), "changed": bool(turn.step), **handing.told()}

@@ -15,7 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check im
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.take_over import TakingOver
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned, turned
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
@@ -111,7 +111,7 @@ def _predicted(run: Run, restoring: Restoring) -> dict[str, Any]:
 
 def _turned(restoring: Restoring, taken: Step | None, done: Done) -> dict[str, Any]:
     """End the step whose rest tasks of the role have done, and take what comes next, up to a step with tasks."""
-    turn = restoring.turn(taken, done)
+    turn = turned(restoring, taken, done)
     told: dict[str, Any] = {"step": "", "tasks": turn.tasks, "again": turn.again, "goes_on": turn.goes_on}
     if turn.step:
         told |= {"step": turn.step.value, "components": on_a_host(concerned(turn.step)), "series": restoring.series}

@@ -25,12 +25,12 @@ options:
       - >-
         V(begun) looks whether it can be left, requires its name in O(confirm), and opens the record. Where a hand-over
         is under way it does nothing.
-      - V(next) takes the next step, or none if what was asked for is reached.
       - >-
-        V(noted) looks whether the step O(step), whose rest tasks of the role have done, has come to its end, and puts
-        that on record.
+        V(next) looks whether the step O(step), whose rest tasks of the role have done, has come to its end, and puts
+        that on record. Then it takes the next step, or none if what was asked for is reached. On plain hosts it takes
+        those after it, too, up to one with tasks.
     type: str
-    choices: [begun, next, noted]
+    choices: [begun, next]
     default: next
   step:
     description: A step whose rest tasks of the role have done.
@@ -113,7 +113,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 step:
-  description: The step that was taken; empty if what was asked for is reached.
+  description: The last step that was taken; empty if what was asked for is reached.
   returned: success
   type: str
   sample: StopWriters
@@ -123,6 +123,10 @@ tasks:
     none.
   returned: with the state next
   type: str
+goes_on:
+  description: Whether there is a step after it.
+  returned: with the state next
+  type: bool
 components:
   description: Components that these tasks stop or start.
   returned: with the state next, if a step was taken

@@ -44,7 +44,7 @@ from .plan import (
 )
 from .release import Releasing
 from .source import Source, judged
-from .turn import DONE, STOPS, TOLD, Delivered, Done, Turn
+from .turn import DONE, STOPS, TOLD, Delivered, Done
 
 
 @dataclass
@@ -115,20 +115,6 @@ class Restoring:
         if isinstance(found, Problem):
             raise ProblemsError(replace(found, where=self.run.place.where))
         return found
-
-    def turn(self, taken: Step | None = None, done: Done = DONE) -> Turn:
-        """End the step ``taken``, whose rest tasks of the role have done, and take what comes next.
-
-        Raises ProblemsError, NotReady.
-        """
-        if taken and not self.end(taken, done):
-            return Turn(taken, self.means.tasks[taken], again=True)
-        turn = Turn()
-        while following := self.next():
-            turn = Turn(following, self.take(following))
-            if turn.tasks or not turn.goes_on or self.means.asks_again:
-                break
-        return turn
 
     def take(self, step: Step) -> str:
         """Take a step, and put it on record. Raises ProblemsError, NotReady.

@@ -31,7 +31,7 @@ from . import agents, check, hand_over_plan
 from .in_pods import InPods
 from .means import Means
 from .on_hosts import OnHosts
-from .plan import EVERYTHING, Step
+from .plan import ENDS, EVERYTHING, Step
 from .turn import DONE, STOPS, TOLD, Done
 
 #: Lines of those that a person waits for. Other words than a restore has: one backup is the last, no data is put back.
@@ -40,8 +40,6 @@ _TOLD = {
     Step.BACK_UP: "taking the final backup, to which nothing is added any more",
     Step.START_FORMER: "starting the members of etcd with the data that they have",
 }
-#: Steps after which nothing is left unfinished.
-_ENDS = (Step.HANDED_OVER, Step.UNDONE)
 #: Seconds for the first answer of a member.
 _PATIENCE = 20.0
 _UNTOUCHED = "nothing was stopped, and nothing was changed"
@@ -137,8 +135,8 @@ class HandingOver:
             self.end(step)
         return self._rest
 
-    def end(self, step: Step, done: Done = DONE) -> None:
-        """See to it that a step has come to its end, and put that on record. Raises ProblemsError."""
+    def end(self, step: Step, done: Done = DONE) -> bool:
+        """See to it that a step has come to its end, and put that on record; returns True. Raises ProblemsError."""
         if step in STOPS:
             self.means.wait_until_stopped(STOPS[step])
         elif step is Step.START_FORMER:
@@ -151,10 +149,11 @@ class HandingOver:
         with self.means.writing(f"hand over: {step}"):
             state = self.run.state
             journal, left = state.journal, replace(self.journal, step=step.value)
-            if step in _ENDS:
+            if step in ENDS:
                 journal = replace(journal, finished=datetime.now(UTC).isoformat(), step="")
             self.run.save(replace(state, journal=journal, handed_over=None if step is Step.UNDONE else left))
         self.run.go_on_with(self.run.state)
+        return True
 
     @property
     def journal(self) -> HandOverState:

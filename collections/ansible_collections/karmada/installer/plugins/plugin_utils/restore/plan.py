@@ -84,7 +84,7 @@ class Goal(StrEnum):
 
 
 #: Steps after which nothing is left unfinished until a person decides.
-ENDS = (Step.COMPARE, Step.PART_RELEASED, Step.RELEASED, Step.UNDONE)
+ENDS = (Step.COMPARE, Step.PART_RELEASED, Step.RELEASED, Step.UNDONE, Step.HANDED_OVER)
 
 
 @dataclass(frozen=True)

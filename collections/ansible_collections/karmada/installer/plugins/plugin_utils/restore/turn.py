@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn of the role in a restore: the end of a step, and the begin of the next. Data and words, no I/O."""
+"""Turn of the role in a restore or a hand-over: the end of a step, and the begin of the next. No I/O of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..components.table import ETCD
+from .means import Means
 from .plan import ENDS, EVERYTHING, SERVERS, WRITERS, Step
 
 #: Step → components that it stops.
@@ -67,6 +68,7 @@ class Delivered:
     digest: str
 
 
+#: Outcome where there is nothing to tell.
 DONE = Done()
 
 
@@ -84,3 +86,33 @@ class Turn:
     def goes_on(self) -> bool:
         """True unless the goal is reached."""
         return self.step is not None and self.step not in ENDS
+
+
+class Steps(Protocol):
+    """Steps on the way to what the user has asked for. Each of these raises ProblemsError."""
+
+    means: Means
+
+    def next(self) -> Step | None:
+        """Next step; None if that is reached."""
+
+    def take(self, step: Step) -> str:
+        """Take a step; returns the tasks that do the rest of it. Without any it has come to its end."""
+
+    def end(self, step: Step, done: Done) -> bool:
+        """Note that a step has come to its end; returns False if its tasks are to be done again."""
+
+
+def turned(steps: Steps, taken: Step | None, done: Done) -> Turn:
+    """End the step ``taken``, whose rest tasks of the role have done, and take what comes next, up to one with tasks.
+
+    Raises ProblemsError, NotReady.
+    """
+    if taken and not steps.end(taken, done):
+        return Turn(taken, steps.means.tasks[taken], again=True)
+    turn = Turn()
+    while following := steps.next():
+        turn = Turn(following, steps.take(following))
+        if turn.tasks or not turn.goes_on or steps.means.asks_again:
+            break
+    return turn

@@ -40,7 +40,6 @@ PLUMBING = frozenset(
             "restore delivered",
             "restore forgotten",
             "restore judged",
-            "hand_over noted",
             "restore_on_host seen",
             "restore_on_host counted",
         ),

@@ -19,7 +19,7 @@ HOSTS = ("h1", "h2")
 COLLECTION = ansible_commands.CHECKOUT / "collections/ansible_collections/karmada/installer"
 STEPS = (
     *("backup", "etcd_member", "etcd_snapshot", "host_components", "host_observe", "host_programs", "journal"),
-    *("programs", "restore", "restore_on_host"),
+    *("programs", "restore", "restore_on_host", "hand_over"),
     *("admin_kubeconfig", "control_plane", "workloads"),
 )
 PLAY = """\
@@ -28,7 +28,7 @@ PLAY = """\
   any_errors_fatal: true
   tasks:
     - ansible.builtin.import_role:
-        name: karmada.installer.restore
+        name: karmada.installer.{role}
         tasks_from: {entry}
         rolespec_validate: false
 """
@@ -55,7 +55,13 @@ SNAPSHOT = {"file": "/cache/run-1/snapshot.db", "size": 9, "digest": "d"}
 
 
 def played(
-    folder: Path, *steps: dict[str, Any], code: int = 0, entry: str = "main", in_pods: bool = False, **answers: Any
+    folder: Path,
+    *steps: dict[str, Any],
+    code: int = 0,
+    role: str = "restore",
+    entry: str = "main",
+    in_pods: bool = False,
+    **answers: Any,
 ) -> list[tuple[str, str, dict[str, Any]]]:
     """Steps in their order, each with its host and what it was given."""
     collection = folder / "ansible_collections/karmada/installer"
@@ -63,9 +69,9 @@ def played(
     for name in STEPS:
         (collection / f"plugins/action/{name}.py").write_text(STAND_IN)
     (collection / "roles").symlink_to(COLLECTION / "roles")
-    (folder / "play.yml").write_text(PLAY.format(entry=entry))
+    (folder / "play.yml").write_text(PLAY.format(role=role, entry=entry))
     told = {
-        "restore next": [*steps, END],
+        f"{role} next": [*steps, END],
         "restore delivered": [{"snapshot": SNAPSHOT}],
         "programs looked_for": [{"turns": [], "lacking": {}}],
         **{name.replace("__", " "): value for name, value in answers.items()},
@@ -209,3 +215,44 @@ def test_in_pods_no_host_is_asked_and_the_stages_are_taken(tmp_path: Path) -> No
     assert names[-1] == "restore next"
     assert not {"journal written", "host_components", "restore_on_host seen"} & set(names)
     assert [given["step"] for given in decisions(steps)] == ["", "", "StartServers"]
+
+
+# -- a hand-over, which takes the same turns ------------------------------------------------------------------------
+
+
+def test_a_hand_over_is_on_every_host_before_anything_stops_there(tmp_path: Path) -> None:
+    steps = played(
+        tmp_path,
+        step("StopWriters", "stopped"),
+        step("BackUp", "backed_up"),
+        step("HandedOver", goes_on=False, backup="prod-b", signer="key"),
+        role="hand_over",
+        backup__begun=[{"sender": "h1", "witness": "h2"}],
+        etcd_snapshot=[{"file": "/cache/run-2/snapshot.db", "revision": 70}],
+        backup__stored=[{"stored": True, "anew": False, "troubles": [], "changed": False}],
+        backup__recorded=[{"stored": True, "troubles": [], "changed": True, "name": "prod-b"}],
+    )
+    names = order_of(steps)
+    decide = [*LOOK, "hand_over next", "journal written"]
+    assert names[:2] == [*LOOK, "hand_over begun"]
+    assert names[2 : 2 + len(decide) * 2 + 1] == [*decide, "host_components", *decide]
+    assert names[-len(decide) :] == decide, "and that is all"
+    turns = [given for name, _host, given in steps if name == "hand_over next"]
+    assert [(each["step"], each["backup"]) for each in turns] == [("", ""), ("StopWriters", ""), ("BackUp", "prod-b")]
+    (stopped,) = {json.dumps(given) for name, _host, given in steps if name == "host_components"}
+    assert json.loads(stopped)["components"] == ["karmada-scheduler"]
+
+
+def test_etcd_starts_together_when_a_hand_over_is_taken_back(tmp_path: Path) -> None:
+    steps = played(tmp_path, step("StartFormer", "etcd_started"), role="hand_over")
+    waits = [given.get("wait_for") for name, _host, given in steps if name == "host_components"]
+    assert waits == [*["none"] * len(HOSTS), *[None] * len(HOSTS)]
+    turns = [given for name, _host, given in steps if name == "hand_over next"]
+    assert [each["step"] for each in turns] == ["", "StartFormer"]
+
+
+def test_a_hand_over_in_pods_asks_no_host(tmp_path: Path) -> None:
+    steps = played(tmp_path, step("StopWriters"), step("StartAll", "stages"), role="hand_over", in_pods=True)
+    assert {host for _name, host, _given in steps} == {"karmada_control"}
+    turns = [given for name, _host, given in steps if name == "hand_over next"]
+    assert [each["step"] for each in turns] == ["", "", "StartAll"]

@@ -46,7 +46,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked, Chosen, Live
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import WRITERS, Goal, Step
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned, turned
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import PodsAboveHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -346,7 +346,7 @@ class Role:
         while True:
             self.look()
             restoring = self.action()
-            turn = restoring.turn(taken, done)
+            turn = turned(restoring, taken, done)
             assert not turn.again, f"{taken} is done again for ever"
             if turn.step is None and taken is None:
                 restoring.look_again()
