@@ -42,6 +42,7 @@ START_SECONDS = 600
 PORTS = range(10_000, 30_000)
 PR_SET_PDEATHSIG = 1
 
+_handed_out: set[int] = set()
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -237,13 +238,17 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on, each handed out once: whoever got one may not have begun to listen yet."""
     with ExitStack() as sockets:
         ports: list[int] = []
         while len(ports) < count:
+            port = random.choice(PORTS)
             listener = sockets.enter_context(socket.socket())
             with suppress(OSError):
-                listener.bind(("127.0.0.1", random.choice(PORTS)))
-                ports.append(listener.getsockname()[1])
+                listener.bind(("127.0.0.1", port))
+                if port not in _handed_out:
+                    _handed_out.add(port)
+                    ports.append(port)
         return ports
 
 

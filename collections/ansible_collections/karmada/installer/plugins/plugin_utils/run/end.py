@@ -15,6 +15,7 @@ import signal
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -26,9 +27,13 @@ from ansible import constants
 from .. import private_file, run_process
 from . import private_folder
 
-#: Timeout for the release of the lock; some supervisors allow only ten seconds between SIGTERM and SIGKILL.
-RELEASE_SECONDS = 5.0
+#: From the signal to the end; some supervisors allow only ten seconds between SIGTERM and SIGKILL.
+ENDING_SECONDS = 9.0
 _LOCK = "lock.json"
+_LOCK_STAYS = """
+The host cluster did not answer in time, so the lock of this run may stay there.
+The next run from this machine takes it over, one from elsewhere a while later.
+"""
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name))
 
 #: Releases the lock that ``holding`` noted.
@@ -78,9 +83,7 @@ def _answer(before: Any, release: Release) -> Callable[[int, FrameType | None], 
             signal.signal(each, signal.SIG_DFL if each == signal.SIGINT else signal.SIG_IGN)
         _end(release)
         if number == signal.SIGINT and os.getpid() == first:
-            # Not by a stream, which this thread may be writing to.
-            with suppress(OSError):
-                os.write(2, _farewell().encode())
+            _say(_farewell())
         if number != signal.SIGINT:
             # Ansible's own cleanup does not run after these signals.
             shutil.rmtree(constants.DEFAULT_LOCAL_TMP, ignore_errors=True)
@@ -92,6 +95,12 @@ def _answer(before: Any, release: Release) -> Callable[[int, FrameType | None], 
     return end
 
 
+def _say(text: str) -> None:
+    # Not by a stream, which this thread may be writing to.
+    with suppress(OSError):
+        os.write(2, text.encode())
+
+
 def _farewell() -> str:
     """Lines for who has stopped a run by Ctrl-C."""
     where = textwrap.fill(f"Stopped at: {_step}" if _step else "Stopped.", 80)
@@ -99,14 +108,17 @@ def _farewell() -> str:
 
 
 def _end(release: Release) -> None:
+    deadline = time.monotonic() + ENDING_SECONDS
     # A fork that could still write must be gone before others may take the lock.
-    if run_process.end_forks():
+    if run_process.end_forks(ENDING_SECONDS / 2):
         held = _held()
         if held is not None:
             # In a thread, because the server may be unreachable for longer than the time we have.
             thread = threading.Thread(target=release, args=(held,), daemon=True)
             thread.start()
-            thread.join(RELEASE_SECONDS)
+            thread.join(deadline - time.monotonic())
+            if thread.is_alive():
+                _say(_LOCK_STAYS)
         private_folder.remove()
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,22 @@ def test_where_a_run_has_stopped_is_said_in_eighty_columns(monkeypatch: pytest.M
     ]
     monkeypatch.setattr(end, "_step", "")
     assert end._farewell().splitlines()[1] == "Stopped."
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["it answers", "it does not"])
+def test_a_lock_that_may_stay_because_nobody_answers_is_told(
+    answers: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answered, removed = threading.Event(), []
+    monkeypatch.setattr(end, "ENDING_SECONDS", 300.0 if answers else 0.1)
+    monkeypatch.setattr(end, "_held", dict)
+    monkeypatch.setattr(end.private_folder, "remove", lambda: removed.append(True))
+    if answers:
+        answered.set()
+    end._end(lambda _held: answered.wait(300) and None)
+    answered.set()
+    assert removed == [True]
+    assert ("did not answer in time" in capfd.readouterr().err) is not answers
 
 
 @pytest.mark.parametrize(
