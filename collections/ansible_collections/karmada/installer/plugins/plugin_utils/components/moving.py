@@ -30,6 +30,10 @@ class Claim:
     def __str__(self) -> str:
         return f"{self.epoch}.{self.id}" if self.epoch else ""
 
+    def raised(self, claim_id: str) -> Claim:
+        """Claim of the next place, or of this one when it goes on although it was left."""
+        return Claim(self.epoch + 1, claim_id)
+
     @classmethod
     def of(cls, text: str) -> Claim:
         """Claim in the form that members have on record. Raises ValueError for anything else."""
@@ -61,6 +65,11 @@ class HandOverState:
     def is_over(self) -> bool:
         """True if this place was left."""
         return self.step == HANDED_OVER and not self.undoing
+
+    @property
+    def may_be_taken_over(self) -> bool:
+        """True if there may be a final backup, by which another place takes over without being asked twice."""
+        return bool(self.backup) or self.step == SILENT
 
     @property
     def is_silent(self) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..api_object import Object
 from ..components.moving import Claim
 from ..components.state import State
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
@@ -77,6 +78,26 @@ def fence(state: State, name: str, member: Cluster) -> Iterator[Step]:
     secrets = [Ref("v1", "Secret", each, MEMBER_NAMESPACE) for each in registration.token_secrets(name, estimator=True)]
     found = (member.get(*each) for each in (*secrets, agent.TOKEN))
     yield Step(delete=[target(each) for each in found if each and claimed_by(each)[1] == state.owner])
+
+
+def claim(state: State, name: str, member: Cluster) -> Iterator[Step]:
+    """Steps of a place that goes on although it had been left: the mark is raised, and its own tokens stay.
+
+    Raises ProblemsError if the member follows another place.
+    """
+    live = refuse(state, name, member)
+    if live is None or claimed_by(live)[1] != state.owner:
+        # Nothing is known of it there; the next join makes the account, with the mark.
+        return
+    mark = {"metadata": {"annotations": {CLAIM_ANNOTATION: str(state.claim)}}}
+
+    def raised(found: Object) -> Object | None:
+        if wrong := problem(state, name, found):
+            raise ProblemsError(wrong)
+        there = (found["metadata"].get("annotations") or {}).get(CLAIM_ANNOTATION, "")
+        return None if there == str(state.claim) else mark
+
+    yield Step(edits={account(name): raised})
 
 
 def settled(state: State, joined: Iterable[str]) -> State:

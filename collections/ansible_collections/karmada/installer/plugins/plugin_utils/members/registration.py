@@ -121,11 +121,11 @@ def objects_on_member(
     groups of its ``administrators`` get them, too: Karmada proxies requests with the identity of their user. ``claim``
     is that of the place, if the control plane was moved.
     """
-    marked_account, token = account_with_token(account(member))
+    own_account, token = account_with_token(account(member))
     if claim:
-        marked_account["metadata"]["annotations"] = {CLAIM_ANNOTATION: claim}
+        own_account["metadata"]["annotations"] = {CLAIM_ANNOTATION: claim}
     objects = [
-        marked_account,
+        own_account,
         token,
         *account_with_token(IMPERSONATOR),
         *_role_of_account(role(member), account(member), rules, *rbac.groups(administrators)),

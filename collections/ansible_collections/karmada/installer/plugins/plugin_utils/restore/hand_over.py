@@ -8,6 +8,7 @@ so that it can be taken back as long as no member follows another place.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,6 +23,8 @@ from ..components.table import ETCD
 from ..document.backups import KIND as BACKUP_KIND
 from ..document.backups import Wanted
 from ..kube.apply import Change
+from ..kube.cluster import Cluster
+from ..kube.step import Mode, StepRunner
 from ..members import epoch, join
 from ..members.join import Outcome
 from ..problems import Problem, ProblemsError, Reason
@@ -38,6 +41,7 @@ from .turn import DONE, STOPS, TOLD, Done
 _TOLD = {
     **TOLD,
     Step.BACK_UP: "taking the final backup, to which nothing is added any more",
+    Step.CLAIM: "having members refuse a place that takes the final backup over",
     Step.START_FORMER: "starting the members of etcd with the data that they have",
 }
 #: Seconds for the first answer of a member.
@@ -93,7 +97,8 @@ class HandingOver:
             raise ProblemsError(held, _UNTOUCHED)
         series, target = self._series(self.asked.to)
         encryption.recipients(series.recipients, f"{series.place}: spec.recipients")
-        if moved := [each for found in self._followers().values() for each in found if each.reason is Reason.MOVED]:
+        asked = self._ask_members(lambda *_: None)
+        if moved := [each for found in asked for each in found.problems if each.reason is Reason.MOVED]:
             raise ProblemsError(moved, _UNTOUCHED)
         self._require_confirmed(target)
         if run.check:
@@ -182,6 +187,7 @@ class HandingOver:
             Step.BACK_UP: self._back_up,
             Step.HANDED_OVER: self._handed_over,
             Step.TURN_BACK: self._turn_back,
+            Step.CLAIM: self._claim,
             Step.START_FORMER: self._start_etcd,
             Step.OPEN_AGAIN: lambda: self._save(held=(), closed=False),
             Step.START_ALL: self.means.write_authorities,
@@ -221,16 +227,20 @@ class HandingOver:
         remedy = f"if that is meant: -e hand_over_confirm={run.name}"
         raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.CONFIRMATION_REQUIRED), _UNTOUCHED)
 
-    def _followers(self) -> dict[str, Sequence[Problem]]:
-        """Problems of members, by name, that follow another place, or that do not answer, so that nobody knows."""
+    def _ask_members(self, more: Callable[[Cluster, Outcome], object]) -> list[Outcome]:
+        """Ask each member whether it follows this place, and do ``more`` there if so; returns those with a problem.
+
+        It follows another one, or does not answer, so that nobody knows.
+        """
         run, listed = self.run, self.run.spec.member_by_name
 
-        def ask(entry: MemberEntry, _outcome: Outcome) -> None:
+        def ask(entry: MemberEntry, outcome: Outcome) -> None:
             with join.connected(run, entry, _PATIENCE) as member:
                 epoch.refuse(run.state, entry.name, member)
+                more(member, outcome)
 
         entries = [listed.get(name) or run.state.member(name) for name in sorted(run.state.members)]
-        return {each.name: each.problems for each in join.of_each(entries, ask, run.trace) if each.problem}
+        return [each for each in join.of_each(entries, ask, run.trace) if each.problem]
 
     # -- the steps ---------------------------------------------------------------------------------------------------
 
@@ -249,19 +259,45 @@ class HandingOver:
 
     def _turn_back(self) -> None:
         """Begin the way back, if no member follows another place. Raises ProblemsError."""
-        run, wrong = self.run, list[Problem]()
-        for name, problems in self._followers().items():
-            for each in problems:
+        run, journal = self.run, self.journal
+        self._require_members(self._ask_members(lambda *_: None), "it stays handed over")
+        with self.means.writing("note that it is taken back"):
+            state = run.state
+            if journal.may_be_taken_over:
+                state = replace(state, claim=state.claim.raised(secrets.token_hex(4)))
+            left = replace(journal, undoing=True, step=Step.TURN_BACK.value)
+            run.save(replace(state, handed_over=left))
+        run.go_on_with(run.state)
+
+    def _claim(self) -> None:
+        """Have members refuse a place that takes the final backup over. Raises ProblemsError."""
+        run, journal = self.run, self.journal
+        if not run.state.claim.epoch:
+            return
+
+        def raise_mark(member: Cluster, outcome: Outcome) -> None:
+            runner = StepRunner(member, Mode.WRITE, outcome.on_member, run.say)
+            runner.take(epoch.claim(run.state, outcome.name, member))
+            self.changes.extend(outcome.on_member)
+
+        failed = self._ask_members(raise_mark)
+        self._require_members(failed, "nothing of it was started")
+        if journal.backup:
+            but = f", but by {', '.join(each.name for each in failed)}" if failed else ""
+            run.say(f"{journal.backup} is no final backup any more: a place that takes it over is refused{but}")
+
+    def _require_members(self, failed: Sequence[Outcome], outcome: str) -> None:
+        """Raise ProblemsError for members that follow another place, or that did not answer and were not named."""
+        wrong = []
+        for member in failed:
+            for each in member.problems:
                 if each.reason is Reason.MOVED:
                     wrong.append(each)
-                elif name not in self.asked.without:
-                    named = f"""if it is gone for good, name it: -e '{{"hand_over_without": ["{name}"]}}'"""
+                elif member.name not in self.asked.without:
+                    named = f"""if it is gone for good, name it: -e '{{"hand_over_without": ["{member.name}"]}}'"""
                     wrong.append(replace(each, remedy=f"{each.remedy}; {named}"))
         if wrong:
-            raise ProblemsError(wrong, "it stays handed over")
-        if self.journal.backup:
-            run.say(f"{self.journal.backup} is no final backup any more: do not take it to another place")
-        self._save(undoing=True, step=Step.TURN_BACK.value)
+            raise ProblemsError(wrong, outcome)
 
     def _start_etcd(self) -> None:
         self._save(held=tuple(each for each in self.journal.held if each != ETCD.name))

@@ -5,7 +5,8 @@ The rules:
 
 * The final backup is taken when nothing is left that writes to etcd, and before etcd stops.
 * What is held is held for good: what runs nevertheless is stopped first, also after the end.
-* It is taken back in the order in which a restore is, with the data that etcd had all the while.
+* It is taken back in the order in which a restore is, with the data that etcd had all the while. Before anything starts
+  members know of it, so that they refuse a place that takes the final backup over.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from ..problems import Problem, Reason
 from .plan import SERVERS, WRITERS, Step
 
 #: Steps of the way back.
-_WAY_BACK = (Step.TURN_BACK, Step.START_FORMER, Step.OPEN_AGAIN, Step.START_ALL, Step.WAKE_AGENTS, Step.UNDONE)
+_WAY_BACK = (
+    Step.TURN_BACK,
+    Step.CLAIM,
+    Step.START_FORMER,
+    Step.OPEN_AGAIN,
+    Step.START_ALL,
+    Step.WAKE_AGENTS,
+    Step.UNDONE,
+)
 
 
 def next_step(journal: HandOverState, running: frozenset[str], *, undo: bool) -> Step | Problem | None:

@@ -69,6 +69,8 @@ class Step(StrEnum):
     #: Of a move: the mark on members is raised, before anything starts that follows it; the place is left.
     FENCE = "Fence"
     HANDED_OVER = HANDED_OVER
+    #: Of a hand-over that is taken back: the mark on members is raised, so that no place takes its final backup over.
+    CLAIM = "Claim"
     PART_RELEASED = PART_RELEASED
     #: The last ones, after which nothing is held.
     RELEASED = RELEASED

@@ -27,7 +27,7 @@ from typing import Any
 from ..backup import record as backup_record
 from ..backup import verify, workplace
 from ..backup.record import KEYS, SNAPSHOT
-from ..components.moving import Claim, TakeOverState
+from ..components.moving import TakeOverState
 from ..components.spec import Spec
 from ..components.state import RestoreState, State
 from ..components.table import ETCD_CA
@@ -71,7 +71,7 @@ def adopted(first: State, then: State, taken: TakeOverState, claim_id: str) -> S
         digests=then.digests,
         backup_key=then.backup_key,
         backups=then.backups,
-        claim=Claim(then.claim.epoch + 1, claim_id),
+        claim=then.claim.raised(claim_id),
         taken_over=taken,
     )
 

@@ -30,6 +30,8 @@ class World:
     journal: HandOverState | None = field(default_factory=lambda: HandOverState("disk", "now"))
     running: set[str] = field(default_factory=lambda: set(ALL))
     backups: list[bool] = field(default_factory=list)
+    #: whether members refuse a place that takes the final backup over
+    claimed: bool = False
 
     def record(self, **fields: object) -> None:
         assert self.journal is not None
@@ -55,7 +57,10 @@ class World:
             self.record(backup=f"b{len(self.backups)}")
         elif step is Step.TURN_BACK:
             self.record(undoing=True, step=Step.TURN_BACK.value)
+        elif step is Step.CLAIM:
+            self.claimed = True
         elif step is Step.START_FORMER:
+            assert self.claimed, "another place may begin to work on the members"
             self.record(held=tuple(each for each in self.journal.held if each != ETCD.name))
             self.running.add(ETCD.name)
         elif step is Step.OPEN_AGAIN:
