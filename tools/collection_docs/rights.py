@@ -85,6 +85,9 @@ who have them. So preflight also asks for these: all rights, or with
 administrator of the member (ClusterRole cluster-admin). It is used for joining and for removing, and the control plane
 never gets it. What is made on a member: [members](../guides/members.md).
 
+Where a control plane is [taken over](../guides/move.md) from another place, it also deletes `secrets` in
+`karmada-cluster`: the tokens by which that place knew the member.
+
 With `karmada_preflight_reach_members`, on members in mode Pull: create, patch and delete `namespaces`, and get and
 create `pods` in the namespace that was made.
 

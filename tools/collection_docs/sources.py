@@ -105,16 +105,21 @@ def _tasks(
         for key in _FILE:
             if key in task:
                 named = task[key]["file"] if isinstance(task[key], Mapping) else task[key]
-                # A folder that a variable names: every one that there is.
-                for path in sorted({*folder.glob(re.sub(r"{{.*?}}", "*", named))} - within):
+                for path in sorted({*folder.glob(_any(named))} - within):
                     inside = within | {path}
                     yield from _tasks(load(path) or (), folder, selectable=selectable, within=inside)
         for key in _ROLE:
             if key in task:
                 inner = COLLECTION / "roles" / _role(task[key]) / "tasks"
-                entry = inner / f"{task[key].get('tasks_from', 'main').removesuffix('.yml')}.yml"
-                # Of a role that is included, a tag chooses the inclusion and not its tasks.
-                yield from _tasks(load(entry) or (), inner, selectable=selectable and "import_role" in key)
+                entry = str(task[key].get("tasks_from", "main")).removesuffix(".yml")
+                for path in sorted(inner.glob(f"{_any(entry)}.yml")):
+                    # Of a role that is included, a tag chooses the inclusion and not its tasks.
+                    yield from _tasks(load(path) or (), inner, selectable=selectable and "import_role" in key)
+
+
+def _any(named: str) -> str:
+    """Pattern of the files that a name stands for: where a variable is in it, every one that there is."""
+    return re.sub(r"{{.*?}}", "*", named)
 
 
 def _role(arguments: Mapping[str, Any]) -> str:

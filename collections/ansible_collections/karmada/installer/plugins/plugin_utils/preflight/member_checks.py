@@ -48,6 +48,8 @@ RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
     ("get", "apiextensions.k8s.io", "customresourcedefinitions", None),
     ("patch", "apiextensions.k8s.io", "customresourcedefinitions", None),
 )
+#: What beside those a place needs on members that are to follow it: tokens of the other place go.
+TAKE_OVER_RIGHTS = (("delete", "", "secrets", MEMBER_NAMESPACE),)
 
 
 @dataclass
@@ -89,7 +91,12 @@ class MemberChecks:
                 if is_unknown(entry, self.registered().get(entry.name) if self.place_works() else None):
                     yield from _own_authority(entry, member)
             # RBAC does not let an account grant rights that it does not have.
-            wanted = [*RIGHTS, *member_rights.permissions(member_rights.rules(entry))]
+            moved = self.run.stored_state is not None and self.run.stored_state.taken_over is not None
+            wanted = [
+                *RIGHTS,
+                *(TAKE_OVER_RIGHTS if moved else ()),
+                *member_rights.permissions(member_rights.rules(entry)),
+            ]
             denied = member.can_i(wanted, workers=member_join.WORKERS)
             if denied:
                 yield Problem(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import TakeOverState
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.answer import OF_A_MEMBER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
@@ -350,6 +351,19 @@ def test_rights_on_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
     weak.denied = {("patch", "clusterroles")}
     (problem,) = problems(with_members(monkeypatch, m1=weak, m2=member("m2")))
     assert problem.where == "member m1"
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["stays", "moves here"])
+def test_whoever_takes_a_control_plane_over_has_to_delete_the_tokens_of_the_other_place(
+    monkeypatch: pytest.MonkeyPatch, moves: bool
+) -> None:
+    weak = member("m1")
+    weak.denied = {("delete", "secrets")}
+    run = with_members(monkeypatch, m1=weak, m2=member("m2"))
+    taken = TakeOverState("disk", "prod-b1", "there/prod") if moves else None
+    run.store.state = replace(state(), taken_over=taken)
+    told = [each.what for each in problems(run) if each.where == "member m1"]
+    assert told == moves * ["the account may not: delete secrets in namespace karmada-cluster"]
 
 
 def test_who_joins_a_member_with_scoped_rights_needs_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
