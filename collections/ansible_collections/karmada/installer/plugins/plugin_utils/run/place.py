@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -320,12 +321,16 @@ class InPods(Place):
         return etcd_nodes.choose(self.host_cluster.list("v1", "Node"), settings_of(ETCD, self.facts.spec))
 
     def families(self) -> tuple[int, ...]:
-        """IP versions of the API server's Service, or those it would have; empty while there is no namespace."""
+        """IP versions of the API server's Service, or those it would have.
+
+        Empty while there is no namespace, and for an account that may not make one there: it may report all the same.
+        """
         facts = self.facts
         name, policy = f"{facts.name}-apiserver", facts.spec.endpoint.ip_family_policy
         live = self.host_cluster.get("v1", "Service", name, facts.namespace)
         if live is None and self.host_cluster.get("v1", "Namespace", facts.namespace):
-            live = self.host_cluster.apply(ip_families.probe(name, facts.namespace, policy), dry_run=True).object
+            with suppress(Forbidden):
+                live = self.host_cluster.apply(ip_families.probe(name, facts.namespace, policy), dry_run=True).object
         return ip_families.of_service(live)
 
     def likely_families(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import from_files, to_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Applied
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import fixed_settings
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -99,6 +100,19 @@ def test_a_check_run_guesses_by_what_it_may_read() -> None:
     }
     run = fresh(["IPv6"], None, kubernetes, check=True)
     assert run.snapshot.service_subnet == "fd00:10:96::/108"
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_an_account_that_may_only_read_looks_without_trying_a_service(
+    check: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Forbidden("host cluster", "PATCH", "/", 403, "Forbidden", "no")
+
+    run = fresh(["IPv4"], None, NAMESPACE, check=check)
+    monkeypatch.setattr(run.host_cluster, "apply", refuse)
+    assert run.live.seen_families == ()
+    assert run.snapshot.service_subnet == "10.96.0.0/12"
 
 
 @pytest.mark.parametrize(
