@@ -142,7 +142,7 @@ CAPABILITIES = (
             _can("An output for people in 80 columns: a line for a step, an error once; the report as a page",
                  "newcomer", "unit"),
             _can("A wait for what pods serve ends with the pod's reason, such as an image that nobody has",
-                 "newcomer", "unit"),
+                 "newcomer", "pods_image_missing", "unit"),
             _can("A document does not make a second control plane because a kubeconfig leads elsewhere",
                  "newcomer", "unit"),
         ),
