@@ -43,6 +43,8 @@ CAPABILITIES = (
             _can("etcd in directories of nodes; a member that is deleted comes back to its data",
                  "pods_etcd_storage"),
             _can("Members of etcd come, go and are replaced while the control plane serves", "pods_etcd_members"),
+            _can("An etcd that a flood of writes has filled gets room by one command, and loses nothing",
+                 "pods_etcd_room"),
             _can("Backups on a schedule, each restored on trial before it counts, encrypted, in a directory or in S3; "
                  "old ones go, none is lost by a run that is killed or fails", "pods_backup", "contract"),
             _can("Restores into quarantine: nothing reaches a member, agents are refused, what members would get is "
