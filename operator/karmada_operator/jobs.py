@@ -222,7 +222,7 @@ class JobRun:
                 try:
                     self._end_if_asked()
                     pod = self._look(pod)
-                    if pod.runs or (pod.ended and not pod.gone and ending is None):
+                    if ending is None and (pod.runs or (pod.ended and not pod.gone)):
                         # Of one that has ended, too: the connection may have been lost before the last line.
                         for found in self._lines(pod, tail):
                             if isinstance(found, Ending):
