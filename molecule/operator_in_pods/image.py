@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the operator's image without a container engine, with what operator/Containerfile puts into it.
 
-    image.py [--artifacts FOLDER] [--etcd VERSION] REFERENCE          prints the archive as nodes of the lab see it
+    image.py [--artifacts FOLDER] [--etcd VERSION] [--programs] REFERENCE
+                                                                prints the archive as nodes of the lab see it
 
 Debian, the virtual environment and the product are a layer each, and the first two stay in the lab's cache. FOLDER has
 artifacts that were prepared; it is /opt/artifacts in the image, as in one that a site without internet derives. With a
-version of etcd it has the programs by which backups are proved, too.
+version of etcd it has the programs by which backups are proved, too. With --programs FOLDER is such a directory
+already, and goes there whole: plain hosts get their programs out of it.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ def debian(lab: Lab) -> Path:
     )
 
 
-def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None, etcd: str) -> None:
+def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None, etcd: str, *, programs: bool) -> None:
     """Fill this folder with what of ours is in the image: the built collection, compiled, and the operator."""
     karmada, build = folder / "opt/karmada", folder.with_name("build")
     galaxy = [str(Path(sys.executable).with_name("ansible-galaxy")), "collection"]
@@ -92,7 +94,9 @@ def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None, etcd: st
     (folder / "etc").mkdir()
     (folder / "etc/passwd").write_text((root / "etc/passwd").read_text() + USER)
     (folder / "etc/group").write_text((root / "etc/group").read_text() + "karmada:x:65532:\n")
-    if artifacts is not None:
+    if artifacts is not None and programs:
+        shutil.copytree(artifacts, folder / "opt/artifacts", copy_function=_linked)
+    elif artifacts is not None:
         # No programs: pods take theirs out of images.
         ours = shutil.ignore_patterns("bin")
         shutil.copytree(artifacts / "karmada", folder / "opt/artifacts/karmada", ignore=ours)
@@ -105,6 +109,14 @@ def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None, etcd: st
             sums.append(f"{_digest(target).removeprefix('sha256:')}  {below}\n")
         if sums:
             (folder / "opt/artifacts/sha256sums").write_text("".join(sums))
+
+
+def _linked(source: str, target: str) -> None:
+    """Link to a file, or a copy where that is another file system: programs are large."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _run(words: Sequence[str], **more: str) -> None:
@@ -204,6 +216,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--artifacts", type=Path)
     parser.add_argument("--etcd", default="")
+    parser.add_argument("--programs", action="store_true")
     parser.add_argument("reference")
     options = parser.parse_args()
     lab = Lab.from_environment()
@@ -214,7 +227,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(dir=lab.cache) as work:
             folder, top = Path(work) / "product", Path(work) / "product.tar"
             folder.mkdir()
-            product(lab, root, folder, options.artifacts, options.etcd)
+            product(lab, root, folder, options.artifacts, options.etcd, programs=options.programs)
             layer(folder, "", top)
             name = f"{options.reference.replace('/', '_').replace(':', '_')}.tar"
             write(lab.cache / "images" / name, options.reference, [*below, top])

@@ -72,6 +72,8 @@ CAPABILITIES = (
             _can("The operator, from its chart, turns an object into a control plane; edits, annotations, changed "
                  "Secrets and what somebody deletes start runs; who leads may be killed; deleted, it leaves nothing",
                  "operator_in_pods"),
+            _can("An object with mode Binary: a control plane on a plain host, by the operator over SSH; a unit that "
+                 "somebody stops and a host without power are told and come back", "operator_hosts"),
             _can("Runs as Jobs go on when the operator is killed; the next leader follows them to their end, under an "
                  "account of their own", "operator_jobs"),
             _can("Backups and restores by objects: the operator takes what is due; a restore waits for confirmation "
