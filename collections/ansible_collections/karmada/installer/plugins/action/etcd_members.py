@@ -10,6 +10,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     members,
     members_on_hosts,
     members_wanted,
+    rollout,
     wanted_on_hosts,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
@@ -48,5 +49,6 @@ class ActionModule(KarmadaAction):
         elif state == "next":
             return {"changed": False, **members_on_hosts.decide(run, timeout, names).plain}
         else:
-            return changed_result(members.bring_about(run, timeout, names, arguments["abandon_nodes"]))
+            nodes = arguments["abandon_nodes"]
+            return changed_result(members.bring_about(run, timeout, names, nodes, renew=rollout.renew_broken))
         return changed_result([])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -28,13 +28,26 @@ from .members_seen import Look, are_ours, look
 from .members_wanted import ids_of
 from .plan import next_step
 
+#: Has pods that do not work start with the settings of now; see ``rollout.renew_broken``.
+Renew = Callable[[Run, float], list[Change]]
+
+
+def _nothing_to_renew(_run: Run, _timeout: float) -> list[Change]:
+    return []
+
 
 def bring_about(
-    run: Run, timeout: float, replace_names: Collection[str] = (), abandoned_nodes: Collection[str] = ()
+    run: Run,
+    timeout: float,
+    replace_names: Collection[str] = (),
+    abandoned_nodes: Collection[str] = (),
+    *,
+    renew: Renew = _nothing_to_renew,
 ) -> list[Change]:
     """Bring the members to those of the document; returns the changes, made or, in check mode, predicted.
 
-    ``timeout`` is in seconds, for each member; ``abandoned_nodes`` are given up, with the data there. Raises
+    ``timeout`` is in seconds, for each member; ``abandoned_nodes`` are given up, with the data there. ``renew`` is done
+    once if there is no majority: with older settings, such as an image that nobody has, there may never be one. Raises
     ProblemsError if there is no safe step, or if one does not come to its end.
     """
     if not are_ours(run) or not run.state.etcd.bootstrapped:
@@ -42,7 +55,7 @@ def bring_about(
     if run.check:
         return _predicted(run, {*replace_names, *nodes.members_without(run, abandoned_nodes)})
     nodes.give_up(run, abandoned_nodes)
-    return _Change(run, timeout, {*replace_names, *nodes.members_without(run)}).made()
+    return _Change(run, timeout, {*replace_names, *nodes.members_without(run)}, renew).made()
 
 
 def move_leader(run: Run, look: Look, step: steps.MoveLeader) -> None:
@@ -78,8 +91,10 @@ class _Change:
     run: Run
     timeout: float
     replace_names: Collection[str]
+    renew: Renew
     changes: list[Change] = field(default_factory=list)
     started: set[str] = field(default_factory=set)
+    renewed: bool = False
 
     def made(self) -> list[Change]:
         """Do one step after the other until there is none."""
@@ -94,6 +109,9 @@ class _Change:
             step = next_step(self.look.seen, wanted, replace_ids)
             if step is None:
                 return self.changes
+            if self.look.seen.members is None and not self.renewed:
+                self.renewed = True
+                self.changes += self.renew(self.run, self.timeout)
             if isinstance(step, steps.Refusal):
                 patience.require_patience(step, time.monotonic() - began)
                 reason = step.what

@@ -229,16 +229,39 @@ def _refusal(run: Run, refused: Round) -> ProblemsError:
     )
 
 
+def renew_broken(run: Run, timeout: float) -> list[Change]:
+    """Have pods that do not work, and have older settings, start with those of now; returns their replacements.
+
+    Nothing waits for them: whether they have a majority then is for the caller to see. ``timeout`` is in seconds, for
+    the controller of the StatefulSet. Raises NotReady.
+    """
+    stateful_set, pods = observe(run, timeout)
+    this = next_round(stateful_set, pods, run.state.etcd.storage) if stateful_set else Round()
+    broken = tuple(filter(reason_not_ready, this.replace))
+    if not broken:
+        return []
+    with run.writing(f"replace etcd {_names(broken)}"):
+        _delete(run, broken)
+    return [_replacement(pod) for pod in broken]
+
+
+def _names(pods: Sequence[Object]) -> str:
+    return ", ".join(pod["metadata"]["name"] for pod in pods)
+
+
+def _delete(run: Run, pods: Sequence[Object]) -> None:
+    run.say(f"replacing etcd {'member' if len(pods) == 1 else 'members'} {_names(pods)}")
+    for pod in pods:
+        metadata = pod["metadata"]
+        # In conflict: somebody was faster, and its controller has made another one.
+        with suppress(Conflict):
+            run.host_cluster.delete("v1", "Pod", metadata["name"], run.namespace, uid=metadata["uid"])
+
+
 def _replace(run: Run, pods: Sequence[Object], timeout: float) -> list[Change]:
-    names = ", ".join(pod["metadata"]["name"] for pod in pods)
     old = {pod["metadata"]["uid"] for pod in pods}
-    run.say(f"replacing etcd {'member' if len(pods) == 1 else 'members'} {names}")
-    with run.writing(f"replace etcd {names}"):
-        for pod in pods:
-            metadata = pod["metadata"]
-            # In conflict: somebody was faster, and its controller has made another one.
-            with suppress(Conflict):
-                run.host_cluster.delete("v1", "Pod", metadata["name"], run.namespace, uid=metadata["uid"])
+    with run.writing(f"replace etcd {_names(pods)}"):
+        _delete(run, pods)
         wait_until(
             run.host_cluster,
             [Ref.of(pod) for pod in pods],

@@ -463,3 +463,33 @@ def test_killed_again_and_again_while_the_document_changes(seed: int) -> None:
     world.until = None
     brought_to(world, 3)
     assert_is_well(world, 3)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_members_that_older_settings_keep_from_starting_are_renewed_before_anybody_waits_for_them(count: int) -> None:
+    world = installed(count)
+    for name in members_in_pods(count):
+        world.etcd.processes[name].up = False
+    asked: list[float] = []
+
+    def renew(_run: Run, timeout: float) -> list[members.Change]:
+        asked.append(timeout)
+        for name in members_in_pods(count):
+            world.etcd.processes[name].up = True
+        return [members.Change(members.Ref("v1", "Pod", name, NAMESPACE), "changed") for name in members_in_pods(count)]
+
+    changes = members.bring_about(a_run(world, count), TIMEOUT, renew=renew)
+    assert [each.ref.name for each in changes] == members_in_pods(count)
+    assert asked == [TIMEOUT]
+    # Where a majority answers, nobody is renewed on the way.
+    assert members.bring_about(a_run(world, count), TIMEOUT, renew=renew) == []
+    assert asked == [TIMEOUT]
+
+
+def test_members_that_do_not_start_all_the_same_are_waited_for_and_told() -> None:
+    world, asked = installed(3), list[bool]()
+    for name in members_in_pods(3)[:2]:
+        world.etcd.processes[name].up = False
+    with pytest.raises(ProblemsError, match="they only have to start"):
+        members.bring_about(a_run(world, 3), 0.2, renew=lambda *_: asked.append(True) or [])
+    assert asked == [True], "once"

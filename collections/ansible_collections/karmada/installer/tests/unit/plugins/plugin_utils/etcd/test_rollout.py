@@ -4,19 +4,25 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import rollout
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.rollout import (
     next_round,
     observe,
     ordinal,
     reason_not_settled,
+    renew_broken,
     with_next_revision,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.readiness import reason_not_ready
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import store
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import Rendered, document, state
+from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -170,3 +176,48 @@ def test_check_mode_asks_what_the_document_would_make_of_it(settings: dict[str, 
     assert found
     assert len(next_round(found, pods, "volumeClaim").outdated) == outdated
     assert host.log == []
+
+
+def with_pods(monkeypatch: pytest.MonkeyPatch, *pods: Pod, storage: str = "volumeClaim") -> tuple[FakeCluster, Run]:
+    """A host cluster in which the controller has seen other settings than these pods have, and a run for it."""
+    monkeypatch.setattr(store, "Lock", lambda *_, **__: NoLock())
+    # Nobody watches a cluster in memory.
+    monkeypatch.setattr(rollout, "wait_until", lambda *_, **__: None)
+    host = FakeCluster("host cluster", *Rendered(document(), state=state()).objects)
+    live = host.get("apps/v1", "StatefulSet", "prod-etcd", "karmada")
+    assert live
+    host.put({**live, "status": {"updateRevision": NEW, "observedGeneration": live["metadata"].get("generation", 0)}})
+    for each in pods:
+        labels = {**live["spec"]["selector"]["matchLabels"], **each["metadata"]["labels"]}
+        metadata = {**each["metadata"], "namespace": "karmada", "labels": labels}
+        host.put({**each, "apiVersion": "v1", "metadata": metadata})
+    stored = state(etcd=replace(state().etcd, storage=storage))
+    return host, fake_run(document(), host, stored=stored)
+
+
+@pytest.mark.parametrize(
+    ("pods", "renewed"),
+    [
+        # One that an image keeps from starting; nobody waits until its successor is ready.
+        ([pod(0, ready=False)], ["prod-etcd-0"]),
+        ([pod(0, ready=False), pod(1, ready=False)], ["prod-etcd-0", "prod-etcd-1"]),
+        # It has the settings of now, and is to start by itself.
+        ([pod(0, NEW, ready=False)], []),
+        # A member that works is replaced by the rollout, which asks the others first.
+        ([pod(0)], []),
+        ([pod(0), pod(1, ready=False)], ["prod-etcd-1"]),
+    ],
+)
+def test_what_older_settings_keep_from_starting_starts_with_those_of_now(
+    pods: list[Pod], renewed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, run = with_pods(monkeypatch, *pods)
+    before = host.names("Pod")
+    assert [each.ref.name for each in renew_broken(run, 1)] == renewed
+    assert host.names("Pod") == before - set(renewed)
+
+
+def test_a_pod_that_holds_the_data_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, run = with_pods(monkeypatch, pod(0, ready=False), storage="emptyDir")
+    assert renew_broken(run, 1) == []
+    assert host.names("Pod") == {"prod-etcd-0"}
