@@ -262,11 +262,19 @@ def started(memory: Memory, order: Order) -> Memory:
 
 
 def ended(
-    memory: Memory, outcome: Outcome, now: float, *, period: float, chance: float, reasons: frozenset[str] = frozenset()
+    memory: Memory,
+    outcome: Outcome,
+    now: float,
+    *,
+    period: float,
+    chance: float,
+    reasons: frozenset[str] = frozenset(),
+    unready: str = "",
 ) -> Memory:
     """Memory when the run under way has ended. ``chance`` in [0, 1) is the jitter, ``reasons`` those of its errors.
 
-    What a run that did not succeed has left half done is not remembered as done.
+    ``unready`` is what a look has found stopped on plain hosts, where nobody watches: another run brings it back. What
+    a run that did not succeed has left half done is not remembered as done.
     """
     order = memory.running
     if order is None:
@@ -280,7 +288,7 @@ def ended(
         look_at=now + LOOK_AT_HOSTS,
     )
     if order.operation is Operation.LOOK:
-        return plain
+        return replace(plain, doubt=unready) if unready and memory.done is not None else plain
     if outcome is Outcome.SUCCEEDED:
         next_at = now + period * (1 - JITTER * chance)
         # Whoever keeps changing what we change gets an answer less and less often, and not a run without end.

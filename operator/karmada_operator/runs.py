@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
+
 from . import reconcile
 from .executor import Ending, Executor, Left, LeftBehind, Run, RunSpec, UnderWay
 from .health import Health, Instance
@@ -27,6 +29,17 @@ from .reconcile import Start
 from .recorder import Recorder
 
 _LOG = logging.getLogger(__name__)
+
+
+def unready_of(report: Mapping[str, Any] | None) -> str:
+    """Components that a report has found not ready; empty if all are, or if a host does not answer.
+
+    Nothing can be started on that one from here, and it starts its units when it boots.
+    """
+    if report is None or any(each.get("reason") == Reason.HOST_UNREACHABLE for each in report.get("problems") or ()):
+        return ""
+    found = [each for each in report.get("conditions") or () if each.get("type") == "ComponentsReady"]
+    return next((str(each.get("message")) for each in found if each.get("status") == "False"), "")
 
 
 def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", owner: str = "") -> RunSpec:
@@ -236,6 +249,7 @@ class Runs:
                     period=kind.period,
                     chance=random.random(),  # noqa: S311 - spreads load, guards nothing
                     reasons=ending.reasons,
+                    unready=unready_of(ending.report) if seen.on_hosts else "",
                 ),
             )
             if order.operation is Operation.INSTALL or order.operation in OF_A_RESTORE:

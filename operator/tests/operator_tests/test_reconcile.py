@@ -180,6 +180,23 @@ def test_trouble_is_looked_at_once_and_so_is_its_end() -> None:
     assert decide(replace(SEEN, generation=2), memory, 100.0, trouble).order.operation is Operation.INSTALL  # type: ignore[union-attr]
 
 
+def test_what_a_look_finds_stopped_on_plain_hosts_is_brought_back() -> None:
+    hosts = replace(SEEN, on_hosts=True)
+    look = replace(order_of(hosts), operation=Operation.LOOK, in_trouble=True)
+    memory, told = after(hosts), "karmada-webhook has 0 of 1 ready"
+    looked = ended(started(memory, look), Outcome.SUCCEEDED, 100.0, period=PERIOD, chance=0.0, unready=told)
+    assert decide(hosts, looked, 100.0) == Start(order_of(hosts), Lane.CHANGES, told)
+    # Whoever keeps stopping it is answered less and less often.
+    again = ended(started(looked, order_of(hosts)), Outcome.SUCCEEDED, 110.0, period=PERIOD, chance=0.0)
+    assert (again.doubt, again.doubts) == ("", 1)
+    looked = ended(started(again, look), Outcome.SUCCEEDED, 111.0, period=PERIOD, chance=0.0, unready=told)
+    assert decide(hosts, looked, 111.0) == Wait("everything is done", looked.doubt_from)
+    assert isinstance(decide(hosts, looked, looked.doubt_from), Start)
+    # A run that failed has its own time to be tried again.
+    failed = replace(memory, done=None, failed=order_of(hosts), retry_at=1000.0)
+    assert ended(started(failed, look), Outcome.SUCCEEDED, 1.0, period=PERIOD, chance=0.0, unready=told).doubt == ""
+
+
 def test_in_quarantine_nothing_is_installed_and_its_end_is_looked_for() -> None:
     held = replace(SEEN, generation=2, quarantined=True)
     found = decide(held, after(SEEN), 1.0)

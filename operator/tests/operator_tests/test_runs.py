@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
@@ -13,6 +14,7 @@ from ansible_collections.karmada.installer.tests.unit.support.stub_api import St
 from karmada_operator import wishes
 from karmada_operator.executor import Left, RunSpec, UnderWay
 from karmada_operator.orders import Operation, Order, Outcome
+from karmada_operator.runs import unready_of
 
 from operator_tests.stand_ins import (
     FINALIZER,
@@ -30,6 +32,27 @@ from operator_tests.stand_ins import (
 )
 
 pytestmark = pytest.mark.usefixtures("soon")
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        (None, ""),
+        ({}, ""),
+        ({"conditions": [{"type": "ComponentsReady", "status": "True", "message": "all"}]}, ""),
+        ({"conditions": [{"type": "ComponentsReady", "status": "False", "message": "0 of 1"}]}, "0 of 1"),
+        ({"conditions": [{"type": "Ready", "status": "False", "message": "a member is away"}]}, ""),
+        (
+            {
+                "conditions": [{"type": "ComponentsReady", "status": "False", "message": "0 of 1"}],
+                "problems": [{"reason": "HostUnreachable"}],
+            },
+            "",
+        ),
+    ],
+)
+def test_what_can_be_started_again_is_what_hosts_that_answer_have_stopped(report: Any, told: str) -> None:
+    assert unready_of(report) == told
 
 
 def test_from_an_object_to_its_status(api: StubApi, cluster: Cluster) -> None:
