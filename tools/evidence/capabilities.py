@@ -99,6 +99,8 @@ CAPABILITIES = (
                  "ends the run", "hosts_backup", "contract"),
             _can("Restores on plain hosts, as of one in pods: what is held stays away after a boot, too; nothing of a "
                  "snapshot stays on a host", "hosts_restore", "contract"),
+            _can("A control plane moves from pods to a plain host: members in both modes follow, and what they run "
+                 "keeps its UIDs; what is started by hand at the place it left writes to no member", "hosts_move"),
             _can("Loss of power, reboots, full disks and lost connections lose no acknowledged write",
                  "hosts_faults", "hosts_etcd_below_pods"),
             _can("A host whose root lies has no power over other hosts or the machine with Ansible", "hosts_hostile"),
