@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make an image that equals the execution environment, without a container engine and a registry.
 
-    environment.py [--artifacts FOLDER] REFERENCE        prints the archive as nodes of the lab see it, and its size
+    environment.py [--artifacts FOLDER] [--figures FILE] REFERENCE
+                                                         prints the archive as nodes of the lab see it, and its size
 
 What goes into it is what ansible-builder finds: `create` for ee/execution-environment.yml (versions of ansible-core and
 ansible-runner, packages, entry point, working directory, user), `introspect` for the built collection. The base is a
@@ -27,13 +28,17 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
-sys.path[:0] = [str(PROJECT / each) for each in ("lab", "molecule/release_newest_core", "molecule/operator_in_pods")]
+sys.path[:0] = [
+    str(PROJECT / each)
+    for each in ("lab", "molecule/shared/tools", "molecule/release_newest_core", "molecule/operator_in_pods")
+]
 
 import image  # noqa: E402
 import root as newest  # noqa: E402
 from karmada_lab import rootfs  # noqa: E402
 from karmada_lab.errors import LabError  # noqa: E402
 from karmada_lab.state import Lab  # noqa: E402
+from steady_client import keep_figure  # noqa: E402
 
 DEFINITION = PROJECT / "ee/execution-environment.yml"
 COLLECTIONS = "usr/share/ansible/collections"
@@ -70,16 +75,17 @@ def wanted(work: Path, collections: Path, artifact: Path) -> Wanted:
         shutil.copy(artifact, build)
     context, python, system = work / "context", work / "python.txt", work / "system.txt"
     builder = str(tools() / "ansible-builder")
-    image.run([builder, "create", f"--file={definition}", f"--context={context}"])
+    recipe = context / "Containerfile"
+    image.run([builder, "create", f"--file={definition}", f"--context={context}", f"--output-filename={recipe.name}"])
     given = context / "_build/requirements.txt"
     written = [f"--write-pip={python}", f"--write-bindep={system}"]
     image.run([builder, "introspect", f"--user-pip={given}", *written, str(collections)])
     packages = image.run([str(tools() / "bindep"), "--list_all=newline", f"--file={system}"]).split()
-    recipe = (context / "Containerfile").read_text(encoding="utf-8")
-    (refs,) = re.findall(r'^ARG ANSIBLE_INSTALL_REFS="(.*)"$', recipe, re.MULTILINE)
-    more = re.findall(r"pip install --no-cache-dir '([^']+)'", recipe)
+    text = recipe.read_text(encoding="utf-8")
+    (refs,) = re.findall(r'^ARG ANSIBLE_INSTALL_REFS="(.*)"$', text, re.MULTILINE)
+    more = re.findall(r"pip install --no-cache-dir '([^']+)'", text)
     found = (line.partition("#")[0].strip() for line in python.read_text(encoding="utf-8").splitlines())
-    last = recipe.rpartition("\nFROM ")[2]
+    last = text.rpartition("\nFROM ")[2]
     words = {name: re.findall(rf"^{name} (.*)$", last, re.MULTILINE)[-1] for name in _SETTINGS}
     settings = {
         "User": words["USER"],
@@ -154,6 +160,7 @@ def main() -> int:
     """Make the image."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--artifacts", type=Path)
+    parser.add_argument("--figures", type=Path)
     parser.add_argument("reference")
     options = parser.parse_args()
     lab = Lab.from_environment()
@@ -168,6 +175,9 @@ def main() -> int:
     for name, size in sizes.items():
         print(f"{size / MIB:6.1f} MiB  {name}")
     print(f"{together:6.1f} MiB  together")
+    if options.figures:
+        words = ", ".join(f"{name} {size / MIB:.0f}" for name, size in sizes.items())
+        keep_figure(options.figures, "size of the image", f"{together:.0f} MiB ({words})")
     print(image.ON_NODES / target.name)
     if together > AT_MOST_MIB:
         print(f"the image is larger than {AT_MOST_MIB} MiB", file=sys.stderr)

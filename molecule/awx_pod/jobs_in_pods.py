@@ -8,9 +8,9 @@
     jobs_in_pods.py WHERE delete [--seed SEED]          an install loses its pod in the middle; the next job goes on
     jobs_in_pods.py WHERE bearer                        where a token of AWX's own type of credential can be read
 
-WHERE is --work FOLDER --logs FOLDER --lab LAB --kubeconfig FILE --artifacts FOLDER --document FILE --image REFERENCE;
-FOLDER of artifacts is one in the image. What is to be seen on the machine itself, molecule/awx shows. In the logs is
-all that AWX would keep, and all that the cluster shows of each pod.
+WHERE is --work FOLDER --logs FOLDER --lab LAB --kubeconfig FILE --artifacts FOLDER --document FILE --image REFERENCE
+--figures FILE; the folder of artifacts is one in the image. What is to be seen on the machine itself, molecule/awx
+shows. In the logs is all that AWX would keep, and all that the cluster shows of each pod.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from awx_runner import SOMEBODY, Awx, Done  # noqa: E402
 from container_group import CONTAINER, AwxInPods, Group, Worker, words  # noqa: E402
 from interrupt import Trigger, within_course  # noqa: E402
 from jobs import Site, Unseen  # noqa: E402
+from steady_client import keep_figure  # noqa: E402
 
 NAMESPACE = "awx"
 #: Where the execution environment has collections.
@@ -57,6 +58,7 @@ class SiteOfPods(Site):
     """AWX without a node of its own. ``artifacts`` is a folder in the image."""
 
     image: str
+    figures: Path
 
     @cached_property
     def group(self) -> Group:
@@ -113,7 +115,7 @@ def pod(site: SiteOfPods) -> None:
         told = group.output("exec", name, f"--container={CONTAINER}", "--", "sh", "-c", tell).splitlines()
         mounted = group.output("get", f"pod/{name}", "--output=jsonpath={.spec.volumes}{..volumeMounts}")
         group.output("delete", f"pod/{name}", "--now")
-    print(f"seconds until a pod runs: {words(group.started)}")
+    keep_figure(site.figures, "seconds from a pod's creation until it runs", words(group.started))
     print(f"user {told[0]}, group {told[1]}, {told[2]} at its start; secrets: {' '.join(told[3:])}")
     if told[:2] != [str(SOMEBODY), "0"] or mounted:
         raise Unseen(f"this is no pod of a container group: {told} {mounted}")
@@ -144,6 +146,7 @@ def delete(site: SiteOfPods, seed: str) -> None:
         raise Unseen(f"job {done.number} has written nothing")
     seconds = (by_next[0] - deleted).total_seconds()
     print(f"from the deletion of its pod to the first write of job {done.number}: {seconds:.1f} s")
+    keep_figure(site.figures, "from the deletion of a job's pod to the first write of the next job", f"{seconds:.1f} s")
     if after_deletion and after_deletion[-1] > by_next[0]:
         raise Unseen("two have written at once")
     if seconds > jobs.UNTIL_NEXT_SECONDS:
@@ -208,7 +211,7 @@ class Deletion:
 def main() -> int:
     """Run one command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("work", "logs", "kubeconfig", "artifacts", "document"):
+    for name in ("work", "logs", "kubeconfig", "artifacts", "document", "figures"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     for name in ("lab", "image"):
         parser.add_argument(f"--{name}", required=True)
@@ -223,7 +226,7 @@ def main() -> int:
     one.add_argument("--seed", default="1")
     given = parser.parse_args()
     given.logs.mkdir(parents=True, exist_ok=True)
-    names = ("work", "logs", "lab", "kubeconfig", "artifacts", "document", "image")
+    names = ("work", "logs", "lab", "kubeconfig", "artifacts", "document", "image", "figures")
     site = SiteOfPods(*(getattr(given, name) for name in names))
     steps: dict[str, Callable[[], None]] = {
         "pod": lambda: pod(site),

@@ -123,10 +123,17 @@ def published(artifacts: Path, folder: Path) -> None:
 
 def run(words: Sequence[str], **more: str) -> str:
     """Output of a program that has nothing of Ansible's settings. Raises LabError with what it said if it fails."""
-    # With the settings of the checkout, ansible-galaxy would find the collection installed there.
+    # With the settings of the checkout, in the environment or in its folder, ansible-galaxy would find the collection
+    # installed there.
     environment = {name: text for name, text in os.environ.items() if not name.startswith("ANSIBLE_")}
     done = subprocess.run(
-        words, env={**environment, **more}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        words,
+        env={**environment, **more},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise LabError(f"{words[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
