@@ -116,7 +116,7 @@ def pod(site: SiteOfPods) -> None:
         mounted = group.output("get", f"pod/{name}", "--output=jsonpath={.spec.volumes}{..volumeMounts}")
         group.output("delete", f"pod/{name}", "--now")
     keep_figure(site.figures, "seconds from a pod's creation until it runs", words(group.started))
-    print(f"user {told[0]}, group {told[1]}, {told[2]} at its start; secrets: {' '.join(told[3:])}")
+    print(f"user {told[0]}, group {told[1]}, {told[2]} by its entry point; {' '.join(told[3:])}")
     if told[:2] != [str(SOMEBODY), "0"] or mounted:
         raise Unseen(f"this is no pod of a container group: {told} {mounted}")
     if min(group.started) > RUNS_SECONDS:
