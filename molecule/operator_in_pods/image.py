@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,31 +58,30 @@ SETTINGS = {
     "TMPDIR": "/run/karmada-operator",
     "LANG": "C.UTF-8",
 }
+CONFIG = {
+    "User": IDENTITY,
+    "Env": [f"{name}={text}" for name, text in SETTINGS.items()],
+    "Entrypoint": ENTRYPOINT,
+}
 #: Where nodes of the lab have the cache's folder of images.
 ON_NODES = Path("/opt/lab/images")
 
 
-def debian(lab: Lab) -> Path:
-    """Root file system, made if it is not there."""
-    digest = hashlib.sha256(repr((newest.SUITE, PACKAGES)).encode()).hexdigest()[:12]
+def debian(lab: Lab, packages: Sequence[str] = PACKAGES) -> Path:
+    """Root file system with these packages, made if it is not there."""
+    digest = hashlib.sha256(repr((newest.SUITE, tuple(packages))).encode()).hexdigest()[:12]
     return rootfs.ensure(
         lab,
         lab.cache / "rootfs" / f"{newest.SUITE}-{digest}",
-        f"root file system of the operator's image with debootstrap ({newest.SUITE}), once, 1 to 3 minutes",
-        lambda folder: rootfs.debootstrap(lab, newest.SUITE, PACKAGES, folder),
+        f"root file system of our images with debootstrap ({newest.SUITE}), once, 1 to 3 minutes",
+        lambda folder: rootfs.debootstrap(lab, newest.SUITE, packages, folder),
     )
 
 
 def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None, etcd: str, *, programs: bool) -> None:
     """Fill this folder with what of ours is in the image: the built collection, compiled, and the operator."""
-    karmada, build = folder / "opt/karmada", folder.with_name("build")
-    galaxy = [str(Path(sys.executable).with_name("ansible-galaxy")), "collection"]
-    source = PROJECT / "collections/ansible_collections/karmada/installer"
-    _run([*galaxy, "build", f"--output-path={build}", str(source)])
-    (artifact,) = build.glob("*.tar.gz")
-    _run([*galaxy, "install", "--offline", f"--collections-path={karmada}/collections", str(artifact)])
-    if not (karmada / "collections/ansible_collections/karmada/installer/MANIFEST.json").is_file():
-        raise LabError("ansible-galaxy has not installed the collection")
+    karmada = folder / "opt/karmada"
+    collection(folder.with_name("build"), karmada / "collections")
     shutil.copytree(
         PROJECT / "operator/karmada_operator",
         karmada / "operator/karmada_operator",
@@ -90,16 +89,14 @@ def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None, etcd: st
     )
     words = ["python3", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash", "/opt/karmada"]
     command = newest.inside(lab, root, words, binds={karmada: Path("/opt/karmada")}, read_only={}, environment={})
-    _run(command, **newest.UNLOCKED)
+    run(command, **newest.UNLOCKED)
     (folder / "etc").mkdir()
     (folder / "etc/passwd").write_text((root / "etc/passwd").read_text() + USER)
     (folder / "etc/group").write_text((root / "etc/group").read_text() + "karmada:x:65532:\n")
     if artifacts is not None and programs:
         shutil.copytree(artifacts, folder / "opt/artifacts", copy_function=_linked)
     elif artifacts is not None:
-        # No programs: pods take theirs out of images.
-        ours = shutil.ignore_patterns("bin")
-        shutil.copytree(artifacts / "karmada", folder / "opt/artifacts/karmada", ignore=ours)
+        published(artifacts, folder)
         sums = []
         for name in ("etcd", "etcdutl") if etcd else ():
             below = Path("etcd", etcd, "bin/linux/amd64", name)
@@ -119,14 +116,40 @@ def _linked(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _run(words: Sequence[str], **more: str) -> None:
-    # With the settings of the checkout, ansible-galaxy would find the collection installed there.
+def collection(build: Path, target: Path) -> Path:
+    """Build the collection into one folder and install it below another one; returns its artifact."""
+    galaxy = [str(Path(sys.executable).with_name("ansible-galaxy")), "collection"]
+    source = PROJECT / "collections/ansible_collections/karmada/installer"
+    run([*galaxy, "build", f"--output-path={build}", str(source)])
+    (artifact,) = build.glob("*.tar.gz")
+    run([*galaxy, "install", "--offline", f"--collections-path={target}", str(artifact)])
+    if not (target / "ansible_collections/karmada/installer/MANIFEST.json").is_file():
+        raise LabError("ansible-galaxy has not installed the collection")
+    return artifact
+
+
+def published(artifacts: Path, folder: Path) -> None:
+    """Put what Karmada has published below opt/artifacts; no programs, because pods take theirs out of images."""
+    shutil.copytree(artifacts / "karmada", folder / "opt/artifacts/karmada", ignore=shutil.ignore_patterns("bin"))
+
+
+def run(words: Sequence[str], **more: str) -> str:
+    """Output of a program that has nothing of Ansible's settings. Raises LabError with what it said if it fails."""
+    # With the settings of the checkout, in the environment or in its folder, ansible-galaxy would find the collection
+    # installed there.
     environment = {name: text for name, text in os.environ.items() if not name.startswith("ANSIBLE_")}
     done = subprocess.run(
-        words, env={**environment, **more}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        words,
+        env={**environment, **more},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise LabError(f"{words[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def kept_layer(lab: Lab, folder: Path, prefix: str) -> Path:
@@ -147,21 +170,20 @@ def layer(folder: Path, prefix: str, target: Path) -> None:
     owner = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=pax"]
     # Times of access and change would make the same content another layer.
     times = ["--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime"]
-    _run(["tar", "--create", f"--file={target}", *owner, *times, *out, *below, f"--directory={folder}", "."])
+    run(["tar", "--create", f"--file={target}", *owner, *times, *out, *below, f"--directory={folder}", "."])
 
 
-def write(target: Path, reference: str, layers: Sequence[Path]) -> None:
-    """OCI image layout of these layers in a tar, whose index names the image the way containerd looks for it."""
+def write(target: Path, reference: str, layers: Sequence[Path], settings: Mapping[str, Any]) -> None:
+    """OCI image layout of these layers in a tar, whose index names the image the way containerd looks for it.
+
+    ``settings`` are the ``config`` of the image: user, environment, entry point.
+    """
     digests = [_digest(each) for each in layers]
     config = _json(
         {
             "architecture": "amd64",
             "os": "linux",
-            "config": {
-                "User": IDENTITY,
-                "Env": [f"{name}={text}" for name, text in SETTINGS.items()],
-                "Entrypoint": ENTRYPOINT,
-            },
+            "config": dict(settings),
             "rootfs": {"type": "layers", "diff_ids": digests},
         }
     )
@@ -230,7 +252,7 @@ def main() -> int:
             product(lab, root, folder, options.artifacts, options.etcd, programs=options.programs)
             layer(folder, "", top)
             name = f"{options.reference.replace('/', '_').replace(':', '_')}.tar"
-            write(lab.cache / "images" / name, options.reference, [*below, top])
+            write(lab.cache / "images" / name, options.reference, [*below, top], CONFIG)
     except LabError as error:
         print(error, file=sys.stderr)
         return 1

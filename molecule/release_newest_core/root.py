@@ -80,15 +80,24 @@ def venv(lab: Lab) -> Path:
     )
 
 
-def install(lab: Lab, root: Path, folder: Path) -> None:
-    """Make a virtual environment in this folder. One that pip finds inconsistent is an error."""
-    shutil.copy(REQUIREMENTS, folder)
+def install(
+    lab: Lab,
+    root: Path,
+    folder: Path,
+    requirements: Path = REQUIREMENTS,
+    options: Iterable[str] = ("--require-hashes",),
+) -> None:
+    """Make a virtual environment with these requirements in this folder; pip is given the options.
+
+    One that pip finds inconsistent is an error.
+    """
+    shutil.copy(requirements, folder)
     python = f"{VENV}/bin/python"
     pip = [python, "-m", "pip", "--no-input", "--disable-pip-version-check"]
     settings, needed = _settings_of_pip()
     for words in (
         ["python3", "-m", "venv", str(VENV)],
-        [*pip, "install", "--no-cache-dir", "--require-hashes", f"--requirement={VENV}/{REQUIREMENTS.name}"],
+        [*pip, "install", "--no-cache-dir", *options, f"--requirement={VENV}/{requirements.name}"],
         [*pip, "check"],
     ):
         command = inside(lab, root, words, binds={folder: VENV}, read_only=needed, environment=settings)

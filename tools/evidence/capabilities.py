@@ -132,6 +132,8 @@ CAPABILITIES = (
         (
             _can("Jobs of AWX: an inventory that is stored, renewed credentials, workflows, surveys, cancels; two on "
                  "one control plane never write at once", "awx", "contract"),
+            _can("Jobs of AWX in pods of a container group, in the execution environment, as a user of no list and "
+                 "without a token of the cluster; one loses its pod in the middle, and the next goes on", "awx_pod"),
             _can("A second run changes nothing and writes nothing", "demo", "run_check_mode", "hosts_plain"),
             _can("Check mode with diff says what a run would change, and changes nothing", "run_check_mode"),
             _can("No run shows a secret, however much it says", "run_check_mode", "hosts_faults"),
