@@ -157,7 +157,9 @@ class Controller:
         seen = self._seen(key)
         if verdict is None or seen is None or seen.deleting:
             return
-        self._memories.doubted(key, "; ".join(verdict.drifted)[:1024])
+        if not seen.on_hosts:
+            # There nobody watches, and what a look has found is remembered until a run has mended it.
+            self._memories.doubted(key, "; ".join(verdict.drifted)[:1024])
         self._writer.tell(
             key,
             seen.uid,

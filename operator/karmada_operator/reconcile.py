@@ -269,12 +269,12 @@ def ended(
     period: float,
     chance: float,
     reasons: frozenset[str] = frozenset(),
-    unready: str = "",
+    unready: str | None = None,
 ) -> Memory:
     """Memory when the run under way has ended. ``chance`` in [0, 1) is the jitter, ``reasons`` those of its errors.
 
-    ``unready`` is what a look has found stopped on plain hosts, where nobody watches: another run brings it back. What
-    a run that did not succeed has left half done is not remembered as done.
+    ``unready`` is what a look has found stopped on plain hosts, which another run brings back; None where health
+    watches. What a run that did not succeed has left half done is not remembered as done.
     """
     order = memory.running
     if order is None:
@@ -288,7 +288,7 @@ def ended(
         look_at=now + LOOK_AT_HOSTS,
     )
     if order.operation is Operation.LOOK:
-        return replace(plain, doubt=unready) if unready and memory.done is not None else plain
+        return plain if unready is None or memory.done is None else replace(plain, doubt=unready)
     if outcome is Outcome.SUCCEEDED:
         next_at = now + period * (1 - JITTER * chance)
         # Whoever keeps changing what we change gets an answer less and less often, and not a run without end.

@@ -249,7 +249,7 @@ class Runs:
                     period=kind.period,
                     chance=random.random(),  # noqa: S311 - spreads load, guards nothing
                     reasons=ending.reasons,
-                    unready=unready_of(ending.report) if seen.on_hosts else "",
+                    unready=unready_of(ending.report) if seen.on_hosts else None,
                 ),
             )
             if order.operation is Operation.INSTALL or order.operation in OF_A_RESTORE:

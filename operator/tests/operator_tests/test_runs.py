@@ -11,13 +11,14 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
-from karmada_operator import wishes
+from karmada_operator import reconcile, wishes
 from karmada_operator.executor import Left, RunSpec, UnderWay
 from karmada_operator.orders import Operation, Order, Outcome
 from karmada_operator.runs import unready_of
 
 from operator_tests.stand_ins import (
     FINALIZER,
+    KIND,
     PREFIX,
     READY,
     FakeExecutor,
@@ -53,6 +54,25 @@ pytestmark = pytest.mark.usefixtures("soon")
 )
 def test_what_can_be_started_again_is_what_hosts_that_answer_have_stopped(report: Any, told: str) -> None:
     assert unready_of(report) == told
+
+
+def test_what_is_stopped_on_plain_hosts_is_found_by_a_look_and_brought_back(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.put(PREFIX, {**widget("x"), "spec": {"mode": "Binary"}})
+    told = {"type": "ComponentsReady", "status": "False", "reason": "NotReady", "message": "webhook has 0 of 1 ready"}
+    monkeypatch.setattr(reconcile, "LOOK_AT_HOSTS", 0.05)
+    with operating(cluster, kinds={"Widget": replace(KIND, report_playbook="report.yml")}) as operator:
+        operator.executor.next().end(report=READY)
+        look = operator.executor.next()
+        assert look.spec.playbook == "report.yml"
+        monkeypatch.setattr(reconcile, "LOOK_AT_HOSTS", 3600.0)
+        look.end(report={**READY, "conditions": [told]})
+        again = operator.executor.next()
+        assert again.spec.playbook == "install.yml"
+        again.end(report=READY)
+        until(lambda: condition(api, "Progressing") == "False Idle")
+    assert operator.executor.started.empty(), "once"
 
 
 def test_from_an_object_to_its_status(api: StubApi, cluster: Cluster) -> None:
