@@ -28,6 +28,8 @@ RUN_ID = "KARMADA_RUN_ID"
 _RUN_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 #: Of a process, and of the moment of its start in ticks. Whoever has a lock has written its name, or somebody else has.
 _NUMBER = re.compile(r"[0-9]{1,20}")
+#: Between two looks whether a process has ended.
+_LOOK_SECONDS = 0.01
 _PR_SET_PDEATHSIG = 1
 #: Resolved before the first fork: as little as possible may happen between fork and exec.
 _prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
@@ -207,13 +209,31 @@ def _end_with(parent: int) -> None:
 
 def end_forks(seconds: float = 5.0) -> bool:
     """Kill the forks of this process and their programs; returns whether all have ended within that time."""
+    deadline = time.monotonic() + seconds
     forks = multiprocessing.active_children()
-    for pid in [each.pid for each in forks if each.pid]:
+    # A signal may come between a fork and the line by which multiprocessing notes it.
+    children = {each.pid for each in forks if each.pid} | _copies()
+    for pid in children:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         # Their programs as well: a worker of Ansible soon becomes the leader of a session.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+    while any(_start_time(pid) is not None for pid in children) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
     for each in forks:
-        each.join(seconds)
-    return not multiprocessing.active_children()
+        each.join(max(0.0, deadline - time.monotonic()))
+    return not multiprocessing.active_children() and not any(_start_time(pid) is not None for pid in children)
+
+
+def _copies() -> set[int]:
+    """Children that are copies of this process, having started no program; none where there is no ``/proc``."""
+    us, found = os.getpid(), set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == us and (folder / "cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes():
+                found.add(int(folder.name))
+        except OSError:
+            continue
+    return found

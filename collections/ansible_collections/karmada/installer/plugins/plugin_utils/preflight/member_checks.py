@@ -91,10 +91,9 @@ class MemberChecks:
                 if is_unknown(entry, self.registered().get(entry.name) if self.place_works() else None):
                     yield from _own_authority(entry, member)
             # RBAC does not let an account grant rights that it does not have.
-            moved = self.run.stored_state is not None and self.run.stored_state.taken_over is not None
             wanted = [
                 *RIGHTS,
-                *(TAKE_OVER_RIGHTS if moved else ()),
+                *(TAKE_OVER_RIGHTS if self._takes_over() else ()),
                 *member_rights.permissions(member_rights.rules(entry)),
             ]
             denied = member.can_i(wanted, workers=member_join.WORKERS)
@@ -118,6 +117,11 @@ class MemberChecks:
                 if entry.name in registered:
                     yield from member_rights_checks.of_what_is_propagated(entry, member, self.run.control_plane)
                 _tell_of_version(self.run, member, version)
+
+    def _takes_over(self) -> bool:
+        """Whether this place has taken members over. A place that does not work is not asked: it was told of once."""
+        state = self.run.stored_state if self.place_works() else None
+        return state is not None and state.taken_over is not None
 
     def of_same_cluster(self) -> dict[str, Problem]:
         """Members that are one cluster under several names; call it after all were checked."""

@@ -7,9 +7,9 @@ An action runs inside ansible-playbook, not as a module: a step costs some 20 ms
 from __future__ import annotations
 
 import re
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any, ClassVar
@@ -42,6 +42,8 @@ from .said import say
 
 #: Errors that a user can do something about. Any other is a defect and keeps its traceback.
 EXPECTED_ERRORS = (ProblemsError, ApiError, ApplyFailed, NotReady, LockLost)
+#: For a request whose sender was killed, until the API server has carried it out.
+_UNDER_WAY_SECONDS = 1.0
 
 
 class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
@@ -213,8 +215,8 @@ def _place_of(spec: Spec) -> Callable[[Facts], Place]:
     return PodsAboveHosts if spec.hosts else InPods
 
 
-def give_back(lock: Mapping[str, Any]) -> None:
-    """Release a lock that ``make_run`` noted, in the first process of the run; a failure is not reported."""
+def give_back(lock: Mapping[str, Any]) -> bool:
+    """Release a lock that ``make_run`` noted, in the first process of the run; returns whether that succeeded."""
     run = Run(
         lock["deployment"],
         Connection(**lock["connection"]),
@@ -224,8 +226,14 @@ def give_back(lock: Mapping[str, Any]) -> None:
         say=lambda _message: None,
     )
     try:
-        with suppress(*EXPECTED_ERRORS):
-            run.store.release_lock()
+        run.store.release_lock()
+        # What a fork asked for just before it was killed may reach the Lease after we have read it.
+        time.sleep(_UNDER_WAY_SECONDS)
+        run.store.release_lock()
+    except EXPECTED_ERRORS:
+        return False
+    else:
+        return True
     finally:
         run.close()
 

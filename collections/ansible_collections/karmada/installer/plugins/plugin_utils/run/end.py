@@ -31,13 +31,13 @@ from . import private_folder
 ENDING_SECONDS = 9.0
 _LOCK = "lock.json"
 _LOCK_STAYS = """
-The host cluster did not answer in time, so the lock of this run may stay there.
+The lock of this run could not be released in time, so it may stay on the host cluster.
 The next run from this machine takes it over, one from elsewhere a while later.
 """
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name))
 
-#: Releases the lock that ``holding`` noted.
-Release = Callable[[Mapping[str, Any]], None]
+#: Releases the lock that ``holding`` noted; returns whether it is known not to be ours any more.
+Release = Callable[[Mapping[str, Any]], bool]
 #: Title of the step that is under way, as far as a callback has told it; see ``under_way``.
 _step = ""
 
@@ -110,16 +110,22 @@ def _farewell() -> str:
 def _end(release: Release) -> None:
     deadline = time.monotonic() + ENDING_SECONDS
     # A fork that could still write must be gone before others may take the lock.
-    if run_process.end_forks(ENDING_SECONDS / 2):
-        held = _held()
-        if held is not None:
-            # In a thread, because the server may be unreachable for longer than the time we have.
-            thread = threading.Thread(target=release, args=(held,), daemon=True)
-            thread.start()
-            thread.join(deadline - time.monotonic())
-            if thread.is_alive():
-                _say(_LOCK_STAYS)
+    ended = run_process.end_forks(ENDING_SECONDS / 2)
+    held = _held()
+    if held is not None and not (ended and _is_released(release, held, deadline)):
+        _say(_LOCK_STAYS)
+    if ended:
         private_folder.remove()
+
+
+def _is_released(release: Release, held: Mapping[str, Any], deadline: float) -> bool:
+    """Return whether the lock was released before the deadline, of the clock ``time.monotonic``."""
+    answers: list[bool] = []
+    # In a thread, because the server may be unreachable for longer than the time we have.
+    thread = threading.Thread(target=lambda: answers.append(release(held)), daemon=True)
+    thread.start()
+    thread.join(deadline - time.monotonic())
+    return answers == [True]
 
 
 # -- the lock that is held ---------------------------------------------------------------------------------------------

@@ -192,6 +192,15 @@ def test_forks_are_ended_whatever_they_do_about_it() -> None:
     assert not fork.is_alive()
 
 
+def test_a_fork_that_nobody_has_noted_yet_is_ended() -> None:
+    pid = os.fork()
+    if not pid:
+        _wait_for_ever()
+    assert pid not in [each.pid for each in multiprocessing.active_children()]
+    assert run_process.end_forks()
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+
+
 def test_every_fork_says_the_same_of_the_run() -> None:
     assert run_process.main_pid() == os.getpid()
     context = multiprocessing.get_context("fork")

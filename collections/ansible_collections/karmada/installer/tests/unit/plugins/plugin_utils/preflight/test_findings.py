@@ -286,6 +286,19 @@ def test_a_control_plane_that_does_not_answer_keeps_no_member_from_being_checked
     assert problems(run) == []
 
 
+def test_a_host_cluster_that_does_not_answer_is_told_once_however_many_members_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unread(_run: Run) -> None:
+        raise Unreachable("host cluster", "GET", "/secrets", 0, "Unreachable", "no answer")
+
+    run = with_members(monkeypatch, m1=member("m1"), m2=member("m2"))
+    run.host_cluster.dead = True
+    monkeypatch.setattr(Run, "stored_state", property(unread))
+    (problem,) = problems(run)
+    assert problem.where == "host cluster"
+
+
 def test_a_member_that_does_not_answer_is_told_and_the_others_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     dead, loopback = member("m1"), member("m2", server="https://127.0.0.1:6443")
     dead.dead = True
@@ -362,6 +375,7 @@ def test_whoever_takes_a_control_plane_over_has_to_delete_the_tokens_of_the_othe
     run = with_members(monkeypatch, m1=weak, m2=member("m2"))
     taken = TakeOverState("disk", "prod-b1", "there/prod") if moves else None
     run.store.state = replace(state(), taken_over=taken)
+    run.operation = "restore"
     told = [each.what for each in problems(run) if each.where == "member m1"]
     assert told == moves * ["the account may not: delete secrets in namespace karmada-cluster"]
 

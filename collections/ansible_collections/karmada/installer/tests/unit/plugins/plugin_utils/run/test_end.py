@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import Journal
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import end
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import action, end
 from ansible_collections.karmada.installer.tests.unit.support.ansible_commands import CHECKOUT
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
@@ -176,20 +179,41 @@ def test_where_a_run_has_stopped_is_said_in_eighty_columns(monkeypatch: pytest.M
     assert end._farewell().splitlines()[1] == "Stopped."
 
 
-@pytest.mark.parametrize("answers", [True, False], ids=["it answers", "it does not"])
-def test_a_lock_that_may_stay_because_nobody_answers_is_told(
-    answers: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("forks_end", [True, False])
+@pytest.mark.parametrize("answer", [True, False, None], ids=["released", "refused", "no answer"])
+def test_a_lock_that_may_stay_is_told(
+    answer: bool | None, forks_end: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answered, removed = threading.Event(), []
-    monkeypatch.setattr(end, "ENDING_SECONDS", 300.0 if answers else 0.1)
+    monkeypatch.setattr(end, "ENDING_SECONDS", 0.1 if answer is None else 300.0)
     monkeypatch.setattr(end, "_held", dict)
+    monkeypatch.setattr(end.run_process, "end_forks", lambda _seconds: forks_end)
     monkeypatch.setattr(end.private_folder, "remove", lambda: removed.append(True))
-    if answers:
+    if answer is not None:
         answered.set()
-    end._end(lambda _held: answered.wait(300) and None)
+    end._end(lambda _held: answered.wait(300) and bool(answer))
     answered.set()
-    assert removed == [True]
-    assert ("did not answer in time" in capfd.readouterr().err) is not answers
+    assert removed == ([True] if forks_end else []), "a fork that goes on needs its files"
+    assert ("could not be released" in capfd.readouterr().err) is not (forks_end and answer is True)
+
+
+def test_a_lock_that_a_killed_fork_had_asked_for_is_released_as_well(
+    here: Path, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "prod-installer", "namespace": "karmada"},
+        "spec": {"holderIdentity": "killed", "renewTime": "2026-01-01T00:00:00.000000Z"},
+    }
+    monkeypatch.setattr(action.time, "sleep", lambda _seconds: api.put("apis/coordination.k8s.io/v1/leases", lease))
+    lock = {
+        "deployment": manifest.with_defaults(DOCUMENT),
+        "connection": asdict(Connection(kubeconfig=str(here / "kubeconfig"))),
+        "holder": "killed",
+    }
+    assert action.give_back(lock)
+    assert holder(api) == ""
 
 
 @pytest.mark.parametrize(
