@@ -172,7 +172,7 @@ CAPABILITIES = (
         (
             _can("Every known release of Karmada, with all its components", "release_all"),
             _can("A control plane made by an earlier version of this collection is taken over",
-                 "release_adopts_earlier"),
+                 "release_adopts_earlier", "hosts_adopts_earlier"),
             _can("The newest ansible-core, from the built artifact", "release_newest_core"),
             _can("The built artifact, by somebody who has nothing else", "pods_cluster_ip"),
             _can("Control planes of karmadactl and of Karmada's operator are recognised and refused",
