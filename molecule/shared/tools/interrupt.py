@@ -243,7 +243,14 @@ def run(
     if finished is not None:
         return {"killed": False, "seconds": seconds, "rc": finished, "left_running": killed}, course
     code = _SURVIVED if survivors else _SIGNALLED + sign
-    found = {"killed": True, "seconds": seconds, "rc": code, "processes": killed, "last_line": last[0]}
+    found = {
+        "killed": True,
+        "first": child.pid,
+        "seconds": seconds,
+        "rc": code,
+        "processes": killed,
+        "last_line": last[0],
+    }
     found |= {"survivors": survivors} if first_alone else {}
     return found | {"last_mark": course[-1][1] if course else ""}, course
 
