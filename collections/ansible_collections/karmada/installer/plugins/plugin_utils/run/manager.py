@@ -93,6 +93,12 @@ def home(run: Run) -> Cluster:
     return run.host_cluster if run.place.in_pods and not (settings.secret or settings.context) else run.home
 
 
+def is_in_host_cluster(run: Run) -> bool:
+    """Return whether the object of this run is in the host cluster, though another kubeconfig may lead there."""
+    there = home(run)
+    return there is run.host_cluster or _uid_of(there) == (_uid_of(run.host_cluster) or None)
+
+
 def _uid_of(cluster: Cluster) -> str:
     """UID of the namespace kube-system; empty if the account may not read it."""
     try:

@@ -186,6 +186,20 @@ def test_an_object_whose_control_plane_is_elsewhere_has_the_kubeconfig_beside_it
     assert installed.found() == []
 
 
+@pytest.mark.parametrize("same", [True, False], ids=["of the same cluster", "of another one"])
+def test_the_kubeconfig_is_beside_an_object_that_reaches_its_own_cluster_by_a_kubeconfig(
+    same: bool, installed: Installed
+) -> None:
+    """Two owners of one Secret would each undo what the other has written, and it would go with the object."""
+    installed.connection = Connection(object_uid="of-prod")
+    installed.deployment["spec"]["hostCluster"]["secretRef"] = {"name": "own"}
+    run, system = installed.run(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
+    run.__dict__["home"] = FakeCluster("home")
+    uid = installed.host.put(system)["metadata"]["uid"] if same else "of-another"
+    run.__dict__["home"].put({**system, "metadata": {"name": "kube-system", "uid": uid}})
+    assert (admin_kubeconfig.beside_object(run) is None) is same
+
+
 def test_a_member_of_etcd_that_is_to_be_replaced_is_a_difference(installed: Installed) -> None:
     assert differences(installed.run(), ["prod-etcd-1"]) == ["prod-etcd-1: to be replaced"]
 
