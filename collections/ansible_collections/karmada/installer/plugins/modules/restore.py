@@ -123,7 +123,8 @@ options:
   survivor:
     description: >-
       Name of a member of etcd that has its data while most others have lost theirs. With O(state=begun) what it has is
-      kept as a backup, and that is restored; its name is that which O(confirm) requires.
+      kept as a backup, and that is restored; its name is that which O(confirm) requires. Without it, that of the
+      document counts.
     type: str
     default: ""
   foreign_agents:

@@ -110,6 +110,9 @@ class TakingOver:
             what, where = "etcd is not of this control plane", "spec.components.etcd.external"
             remedy = "move to a place with an etcd of its own"
             raise ProblemsError(Problem(what, where, remedy, reason=Reason.RESTORE_IMPOSSIBLE), _UNTOUCHED)
+        if name := check.survivor(run, self.asked):
+            what, remedy = f"there is no etcd here, so that {name} is none of its members", "move it by a backup"
+            raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.RESTORE_IMPOSSIBLE), _UNTOUCHED)
         chosen = check.choose(run, self.asked)
         self.asked = self.asked.completed(run, chosen.wanted)
         if not self.asked.keys:

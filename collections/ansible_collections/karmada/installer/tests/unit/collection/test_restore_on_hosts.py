@@ -101,8 +101,9 @@ def played(
 
 def after_begin(steps: list[tuple[str, str, dict[str, Any]]]) -> list[str]:
     names = order_of(steps)
-    assert names[: len(LOOK) + 1] == [*LOOK, "restore begun"]
-    return names[len(LOOK) + 1 :]
+    begin = [*LOOK, "restore judged", "restore begun"]
+    assert names[: len(begin)] == begin
+    return names[len(begin) :]
 
 
 def decisions(steps: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any]]:
