@@ -45,6 +45,7 @@ class Restore:
     """Parts of an EtcdRestore that decide: what its spec confirms and decides, and how far it is by its status.
 
     ``carried_out`` is the generation that the status speaks of, ``quarantined`` the one with which it came there.
+    ``survivor`` is the member of etcd whose data is restored in place of a backup.
     """
 
     backup: str = ""
@@ -53,6 +54,7 @@ class Restore:
     phase: str = ""
     carried_out: int = 0
     quarantined: int = 0
+    survivor: str = ""
 
 
 @dataclass(frozen=True)

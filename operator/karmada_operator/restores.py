@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Next action for an EtcdRestore, by its phase and its spec. Pure.
 
-It is judged at once, and restored when its spec confirms the backup by name; then it waits in quarantine for a
-decision. A decision to release counts only if it was written in quarantine: before that there was nothing to decide
-upon. Deleting the object takes nothing back; a run under way comes to its end, so that nothing stays half done.
+It is judged at once, and restored when its spec confirms the backup, or the survivor, by name; then it waits in
+quarantine for a decision. A decision to release counts only if it was written in quarantine: before that there was
+nothing to decide upon. Deleting the object takes nothing back; a run under way comes to its end, so that nothing stays
+half done.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def seen_of(obj: Object) -> Seen:
             phase=str(status.get("phase") or ""),
             carried_out=int(status.get("observedGeneration") or 0),
             quarantined=int(status.get("quarantinedGeneration") or 0),
+            survivor=str(spec.get("survivor") or ""),
         ),
         version=str(meta.get("resourceVersion", "")),
     )
@@ -138,7 +140,8 @@ def _in_quarantine(restore: Restore) -> Wait:
 
 
 def _awaits(restore: Restore, until: float | None = None) -> Wait:
-    what = "the loss is told; if it is meant, write the name of the backup: spec.confirm"
+    named = f"the survivor, {restore.survivor}" if restore.survivor else "the backup"
+    what = f"the loss is told; if it is meant, write the name of {named}: spec.confirm"
     return Wait(what, until, "AwaitsConfirmation" if not restore.confirm else "NotConfirmed")
 
 

@@ -210,7 +210,9 @@ class OfRestores(_OfBelongings):
             # What its user writes from now on, he could have read this before.
             fields["quarantinedGeneration"] = seen.generation
         if phase in restores.UNDER_WAY and seen.restore:
-            fields["backup"] = seen.restore.confirm or seen.restore.backup or None
+            # What a survivor has becomes a backup, whose name the run chooses.
+            found_name = seen.restore.confirm or seen.restore.backup
+            fields["backup"] = None if seen.restore.survivor else found_name or None
         found = replace(found, phase=phase, fields=fields).having(_ready(phase))
         if phase == restores.AWAITS:
             return found.having(

@@ -98,7 +98,7 @@ CAPABILITIES = (
             _can("Backups of etcd on plain hosts, as of one in pods; nothing of a snapshot stays on a host, whatever "
                  "ends the run", "hosts_backup", "contract"),
             _can("Restores on plain hosts, as of one in pods: what is held stays away after a boot, too; nothing of a "
-                 "snapshot stays on a host", "hosts_restore", "contract"),
+                 "snapshot stays on a host; old data goes by name only", "hosts_restore", "contract", "unit"),
             _can("A control plane moves from pods to a plain host: members in both modes follow, and what they run "
                  "keeps its UIDs; what is started by hand at the place it left writes to no member", "hosts_move"),
             _can("Loss of power, reboots, full disks and lost connections lose no acknowledged write",

@@ -80,6 +80,24 @@ def test_it_is_judged_at_once_and_waits_for_its_confirmation() -> None:
         assert found.why == f"{BACKUP} is confirmed"
 
 
+def test_what_a_survivor_has_is_confirmed_by_the_name_of_the_member() -> None:
+    spec = {"deploymentRef": {"name": "prod"}, "backupRef": {"name": "hourly"}, "survivor": "prod-etcd-0"}
+    meta = {"name": "back", "namespace": "a", "uid": "u1", "generation": 2}
+    status = {"phase": "AwaitsConfirmation", "observedGeneration": 2}
+    waiting = seen_of({"metadata": meta, "spec": spec, "status": status})
+    found = decide(waiting, Memory(), 0.0, BESIDE)
+    assert isinstance(found, Wait)
+    assert found.why == "the loss is told; if it is meant, write the name of the survivor, prod-etcd-0: spec.confirm"
+    confirmed = {"metadata": {**meta, "generation": 3}, "spec": {**spec, "confirm": "prod-etcd-0"}, "status": status}
+    started_by = decide(seen_of(confirmed), Memory(), 0.0, BESIDE)
+    assert isinstance(started_by, Start)
+    assert (started_by.order.operation, started_by.why) == (Operation.RESTORE, "prod-etcd-0 is confirmed")
+    ending = Ending(Outcome.SUCCEEDED)
+    told = OfRestores().after(Told(), seen_of(confirmed), started_by.order, ending, RUN)
+    assert told.phase == "Quarantined"
+    assert told.fields["backup"] is None, "the run has named it, and a member is no backup"
+
+
 def test_a_release_counts_only_if_it_was_written_in_quarantine() -> None:
     early = decide(seen(3, phase="Quarantined", quarantined=3, decision=RELEASE), Memory(), 0.0, BESIDE)
     assert isinstance(early, Wait)

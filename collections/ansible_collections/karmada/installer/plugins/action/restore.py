@@ -27,7 +27,7 @@ class ActionModule(KarmadaAction):
         "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
         "state": {
             "type": "str",
-            "choices": ["judged", "begun", "adopted", "next", "delivered", "forgotten", "cleaned"],
+            "choices": ["judged", "begun", "adopted", "next", "delivered", "forgotten", "cleaned", "removed"],
             "default": "next",
         },
         "step": {"type": "str", "choices": ["", *(each.value for each in OnHosts.tasks)], "default": ""},
@@ -55,9 +55,8 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Take one step; the role asks again until there is none."""
-        if arguments["state"] == "cleaned":
-            removed = cleanup.clean(run, arguments["confirm"], arguments["timeout"])
-            return {**changed_result(removed), "step": ""}
+        if arguments["state"] in ("cleaned", "removed"):
+            return _cleaned(run, arguments)
         restoring = Restoring(run, Goal(arguments["goal"]), _asked(arguments), arguments["timeout"])
         if arguments["state"] == "judged":
             earlier = run.stored_state.restore if run.stored_state else None
@@ -74,6 +73,18 @@ class ActionModule(KarmadaAction):
         taken = Step(arguments["step"]) if arguments["step"] else None
         done = Done(arguments["backup"], arguments["troubles"], arguments["last"], arguments["broken"])
         return _turned(restoring, taken, done)
+
+
+def _cleaned(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Remove old data from volumes; of plain hosts, tell what is to go there, or note that it has gone."""
+    if run.place.in_pods:
+        removed = cleanup.clean(run, arguments["confirm"], arguments["timeout"])
+        return {**changed_result(removed), "step": "", "folders": []}
+    if arguments["state"] == "cleaned":
+        return {"changed": False, "step": "", "folders": list(cleanup.begin(run, arguments["confirm"]))}
+    if not run.check:
+        cleanup.end(run)
+    return {"changed": False, "step": ""}
 
 
 def _begun(run: Run, restoring: Restoring, *, adopted: bool) -> dict[str, Any]:

@@ -14,20 +14,20 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts as etcd_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import seen_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_restore, units
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import on_hosts, survivor_copy
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup, on_hosts, survivor_copy
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import refusal_of
 
-SEEN, MADE, COPIED, COUNTED = "seen", "made", "copied", "counted"
+SEEN, MADE, COPIED, COUNTED, REMOVED = "seen", "made", "copied", "counted", "removed"
 #: Bytes that the data of a member may have: a database of etcd has 8 GiB at most, its log a few files of 64 MiB.
 _MOST_DATA = 16 << 30
 
 
 class ActionModule(HostFileAction):
-    """Look at a host, make the new data of its member of etcd, copy the old, or ask that for its content."""
+    """Look at a host, make the new data of its member of etcd, copy or remove the old, or ask that for its content."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "choices": [SEEN, MADE, COPIED, COUNTED], "default": SEEN},
+        "state": {"type": "str", "choices": [SEEN, MADE, COPIED, COUNTED, REMOVED], "default": SEEN},
         "snapshot": {"type": "dict", "default": {}},
     }
 
@@ -35,10 +35,8 @@ class ActionModule(HostFileAction):
         """Take the step, if it concerns this host. A member that cannot be asked is told later, with all others."""
         if self.karmada.stored_state is None or (self.seen.refusal and arguments["state"] == SEEN):
             return {"changed": False}
-        if arguments["state"] == SEEN:
-            return self._seen()
-        if arguments["state"] == COPIED:
-            return self._copied()
+        if simple := {SEEN: self._seen, COPIED: self._copied, REMOVED: self._removed}.get(arguments["state"]):
+            return simple()
         if self.host_name not in on_hosts.new_data.members(self.karmada.state) and arguments["state"] == COUNTED:
             return {"changed": False}
         restore = on_hosts.restore_of(self.karmada)
@@ -141,6 +139,21 @@ class ActionModule(HostFileAction):
                 self._absent()
             copy = survivor_copy.of_archive(run, self.host_name, archive, beginning)
         return {"changed": False, "copied": copy.plain}
+
+    def _removed(self) -> dict[str, Any]:
+        """Remove the folders that the state names as put aside, and note that none is left here."""
+        run = self.karmada
+        folders = list(cleanup.due(run.state))
+        if not folders or self.host_name not in cleanup.hosts(run):
+            return {"changed": False}
+        used = etcd_on_hosts.question(run, self.host_name)["data"]
+        found = self.on_host("_host_restore", state=REMOVED, folder=used, aside=folders)
+        if found.get("failed"):
+            return found
+        if not self._task.check_mode:
+            self.note(restore={**self.seen.restore, "gone": folders})
+        changes = [f"remove directory {each}" for each in found["removed"]]
+        return {"changed": bool(changes), "changes": changes}
 
     def _absent(self) -> None:
         """Delete the snapshot, which is not encrypted; where that fails, the next run does it."""

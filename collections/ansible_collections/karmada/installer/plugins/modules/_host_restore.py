@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: _host_restore
-short_description: "Inner step on a host: look at it in a restore, and make the new data of its member of etcd"
+short_description: "Inner step on a host: look at it in a restore, make the new data of its member of etcd, remove old"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
@@ -32,8 +32,11 @@ options:
       - >-
         V(copied) copies the data of the member in O(folder) into one file in the place of the snapshot, for O(reader).
       - V(counted) tells the hash over the keys of the member at O(revision), and how many there are below prefixes.
+      - >-
+        V(removed) removes the folders O(aside) beside O(folder), which is the one that the member uses. Refused if one
+        is used, or is no folder; no link is followed.
     type: str
-    choices: [seen, expected, made, absent, copied, counted]
+    choices: [seen, expected, made, absent, copied, counted, removed]
     required: true
   units:
     description: Names of units.
@@ -41,9 +44,14 @@ options:
     elements: str
     default: []
   folder:
-    description: The folder of the new data, or of that which is copied.
+    description: The folder of the new data, or of that which is copied, or which the member uses.
     type: str
     default: ""
+  aside:
+    description: Names of folders of old data, which a restore has put aside.
+    type: list
+    elements: str
+    default: []
   reader:
     description: The user that brings the snapshot, or fetches the copy.
     type: str
@@ -109,7 +117,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Nothing is made.
+    description: Nothing is made or removed. What would be removed is told.
   diff_mode:
     support: none
   platform:
@@ -161,16 +169,25 @@ size:
   description: Size of the copy in bytes.
   returned: with V(copied)
   type: int
+removed:
+  description: Paths of the folders that were removed, or in check mode would be.
+  returned: with V(removed)
+  type: list
+  elements: str
 holder:
   description: Who has the lock.
   returned: when it is another one
   type: str
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import (
     etcd_member,
     host_module,
+    host_old_data,
     host_restore,
     host_snapshot,
 )
@@ -187,10 +204,11 @@ def main() -> None:
             "state": {
                 "type": "str",
                 "required": True,
-                "choices": ["seen", "expected", "made", "absent", "copied", "counted"],
+                "choices": ["seen", "expected", "made", "absent", "copied", "counted", "removed"],
             },
             "units": {"type": "list", "elements": "str", "default": []},
             "folder": text,
+            "aside": {"type": "list", "elements": "str", "default": []},
             "reader": {"type": "str", "default": "root"},
             "size": {"type": "int", "default": 0},
             "room": {"type": "int", "default": 0},
@@ -211,19 +229,29 @@ def main() -> None:
     )
     with host_module.refusals_told(module):
         result = _perform(System(), module.params, module.check_mode)
-    module.exit_json(changed=wanted_change(module.params["state"], module.check_mode), **result)
+    module.exit_json(changed=wanted_change(module.params["state"], module.check_mode, result), **result)
 
 
-def wanted_change(state: str, check: bool) -> bool:
-    """Return whether a state that was reached is a change of the host that stays."""
-    return state == "made" and not check
+def wanted_change(state: str, check: bool, result: Mapping[str, Any]) -> bool:
+    """Return whether a state that was reached, with this result, is a change of the host that stays."""
+    return bool(result.get("removed")) if state == "removed" else state == "made" and not check
 
 
 def _perform(system: System, wanted: dict, check: bool) -> dict:
     if check:
-        return _looked(system, wanted) if wanted["state"] == "seen" else {}
+        return _checked(system, wanted)
     with host_module.working(system, wanted, check):
         return _done(system, wanted)
+
+
+def _checked(system: System, wanted: dict) -> dict:
+    if wanted["state"] == "removed":
+        return _removed(system, wanted, check=True)
+    return _looked(system, wanted) if wanted["state"] == "seen" else {}
+
+
+def _removed(system: System, wanted: dict, *, check: bool) -> dict:
+    return {"removed": host_old_data.remove(system, wanted["folder"], wanted["aside"], check=check)}
 
 
 def _done(system: System, wanted: dict) -> dict:
@@ -232,6 +260,8 @@ def _done(system: System, wanted: dict) -> dict:
         return _looked(system, wanted)
     if state == "copied":
         return host_restore.copy(system, name, folder, wanted["reader"])
+    if state == "removed":
+        return _removed(system, wanted, check=False)
     if state == "counted":
         post = etcd_member.poster(system, wanted["url"], wanted["certificates"])
         return host_restore.content(post, wanted["revision"], wanted["prefixes"])

@@ -49,9 +49,11 @@ options:
         M(karmada.installer.restore_on_host); V(forgotten) removes that.
       - >-
         V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good. It
-        requires the name of the control plane in O(confirm), and is refused while a restore is under way.
+        requires the name of the control plane in O(confirm), and is refused while a restore is under way. Of plain
+        hosts it tells what is to go (RV(folders)); M(karmada.installer.restore_on_host) removes that, and V(removed)
+        puts on record that all of them have.
     type: str
-    choices: [judged, begun, adopted, next, delivered, forgotten, cleaned]
+    choices: [judged, begun, adopted, next, delivered, forgotten, cleaned, removed]
     default: next
   step:
     description: A step whose rest tasks of the role have done.
@@ -121,7 +123,8 @@ options:
   survivor:
     description: >-
       Name of a member of etcd that has its data while most others have lost theirs. With O(state=begun) what it has is
-      kept as a backup, and that is restored; its name is that which O(confirm) requires.
+      kept as a backup, and that is restored; its name is that which O(confirm) requires. Without it, that of the
+      document counts.
     type: str
     default: ""
   foreign_agents:
@@ -252,6 +255,11 @@ goes_on:
   description: Whether there is a step after it.
   returned: with the state next
   type: bool
+folders:
+  description: Names of folders that are to be removed on plain hosts; empty if there are none.
+  returned: with the state cleaned
+  type: list
+  elements: str
 snapshot:
   description: The file, its size in bytes and its SHA-256.
   returned: with the state delivered

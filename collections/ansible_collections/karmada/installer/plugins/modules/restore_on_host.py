@@ -5,14 +5,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: restore_on_host
-short_description: "Inner step: look at a plain host in a restore, or make the new data of its member of etcd"
+short_description: "Inner step: look at a plain host in a restore, make new data of its member of etcd, or remove old"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
     Does on a host what M(karmada.installer.restore) has decided: brings a decrypted snapshot as a file that one user
     can read, has etcd's user make the data of the member out of it with the host's own C(etcdutl), beside the data that
-    etcd has, and deletes the snapshot. No folder of data is deleted or written again.
+    etcd has, and deletes the snapshot. No folder of data is deleted or written again, except by V(removed).
   - >-
     The host is locked by M(karmada.installer.host_observe).
 extends_documentation_fragment:
@@ -28,8 +28,11 @@ options:
         V(copied) copies the data of the member, which has survived where most others are lost, has the copy here, and
         starts it here once, without all others, for a snapshot of it. Nothing of it stays on the host.
       - V(counted) notes the hash over the keys of the member, and how many there are of each kind.
+      - >-
+        V(removed) removes the folders of old data that the state names as put aside, and no other: refused if one is
+        used, by the state or by a process on the host, or is no folder. Links are not followed.
     type: str
-    choices: [seen, made, copied, counted]
+    choices: [seen, made, copied, counted, removed]
     default: seen
   snapshot:
     description: The file here, its size and its SHA-256, as M(karmada.installer.restore) has delivered it.
@@ -37,7 +40,7 @@ options:
     default: {}
 attributes:
   check_mode:
-    description: Looks, and makes nothing.
+    description: Looks, and makes and removes nothing.
   diff_mode:
     support: none
 seealso:
@@ -53,7 +56,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: The folder that was made.
+  description: The folder that was made, or those that were removed.
   returned: success
   type: list
   elements: str

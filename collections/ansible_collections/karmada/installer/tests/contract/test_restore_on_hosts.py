@@ -29,6 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.tools 
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import take, verification, workplace
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    RELEASED,
     EtcdMemberState,
     EtcdState,
     RestoreState,
@@ -119,8 +120,8 @@ class Site:
             del module_name, task_vars
             plain = {"units": [], "folder": "", "url": "", "flags": [], "member": {}, **module_args}
             try:
-                changed = module.wanted_change(plain["state"], check=False)
-                return {"changed": changed, **module._perform(self.hosts[name], plain, False)}
+                told = module._perform(self.hosts[name], plain, False)
+                return {"changed": module.wanted_change(plain["state"], False, told), **told}
             except HostError as error:
                 return {"failed": True, "msg": str(error)}
 
@@ -239,3 +240,33 @@ def test_of_another_size_than_it_told_it_is_refused(
     with pytest.raises(ProblemsError, match="the file came with 1 of"):
         site.on(HOSTS[0], "copied")
     assert list(workplace.folder().iterdir()) == []
+
+
+# -- old data ----------------------------------------------------------------------------------------------------------
+
+
+def test_old_data_goes_unless_an_etcd_runs_on_it_whatever_the_state_says(site: Site, etcd: Cluster) -> None:
+    after = replace(JOURNAL, step=RELEASED, aside=("gen-1",))
+    state = replace(remembered(etcd=replace(FORMER, generation=2)), restore=after)
+    site.runs.see_all(seen(Stored().after(state, on_hosts=False)))
+    name, member = HOSTS[0], etcd.members[0]
+    old = site.hosts[name].path("/var/lib/karmada/prod/etcd/gen-1")
+    (old / "member/snap").mkdir(parents=True)
+    database = member.directory / "data/member/snap/db"
+    # The file that this member has open and locked.
+    (old / "member/snap/db").hardlink_to(database)
+    assert "gen-1 is used: a process has locked its database" in site.on(name, "removed")["msg"]
+    assert (old / "member/snap/db").exists()
+    etcd.stop(member)
+    try:
+        found = site.on(name, "removed")
+        assert (found["changed"], found["changes"]) == (
+            True,
+            ["remove directory /var/lib/karmada/prod/etcd/gen-1"],
+        )
+    finally:
+        etcd.start(member, known=tuple(etcd.members), state="existing")
+        etcd.wait_for_health()
+    assert not old.exists()
+    assert database.exists()
+    assert not site.on(name, "removed")["changed"]

@@ -322,7 +322,7 @@ def test_a_backup_that_has_all_of_it_is_restored_instead(site: Site) -> None:
     until(lambda: "no leader" in site.alone().status()[0].message, "the survivor to miss its leader")
     said = str(site.refused())
     assert f"backup {site.backup.name} has revision {site.backup.revision}" in said
-    assert "without restore_survivor" in said
+    assert "without a survivor" in said
 
 
 def test_a_target_that_cannot_be_written_is_told_and_nothing_is_stored(site: Site, tmp_path: Path) -> None:

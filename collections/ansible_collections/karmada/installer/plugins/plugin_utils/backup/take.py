@@ -383,12 +383,17 @@ def _recorded(run: Run, series: Wanted, target: Target, beginning: Beginning, ma
         target.put(made.name, RECORD, io.BytesIO(text), len(text))
         expected = StoredFile(len(text), record.digest(text), 0, "")
         targets.read_back(target, made.name, RECORD, expected)
-        allowed = INTERVALS * longest_gap(series.schedule, made.start)
-        last = LastBackup(
-            made.name, made.started, made.size, made.revision, made.duration_seconds, int(allowed.total_seconds())
-        )
+        last = last_of(series, made, run.state.claim.epoch)
         run.save(replace(run.state, backups={**run.state.backups, series.name: last}))
     return made
+
+
+def last_of(series: Wanted, made: Record, epoch: int) -> LastBackup:
+    """What the state has of the newest backup of a series; ``epoch`` is that of the claim in its keys."""
+    allowed = INTERVALS * longest_gap(series.schedule, made.start)
+    return LastBackup(
+        made.name, made.started, made.size, made.revision, made.duration_seconds, int(allowed.total_seconds()), epoch
+    )
 
 
 def chosen(statuses: Sequence[EndpointStatus], where: str) -> tuple[EndpointStatus, EndpointStatus]:

@@ -33,8 +33,9 @@ FORMER_MODE = "formerMode"
 #: nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on hosts. 7: members in a
 #: file of their own; long files are packed. 8: digests of images, and restarts that are due for members. 9: UID of the
 #: host cluster. 10: the object that manages it, and members of etcd. 11: the key that signs backups, and the newest.
-#: 12: a restore. 13: what a restore has released of members. 14: a move to another place.
-FORMAT = 14
+#: 12: a restore. 13: what a restore has released of members. 14: a move to another place. 15: the move after which a
+#: backup was taken.
+FORMAT = 15
 #: A Secret holds 1 MiB, and the records of a thousand members come close to that: files above this size are packed.
 PACK_ABOVE = 64 * 1024
 _PACKED = ".gz"
@@ -169,6 +170,7 @@ class LastBackup:
     """The newest verified backup of a series. ``started`` is ISO 8601, UTC; ``size`` in bytes, ``duration`` in seconds.
 
     ``allowed`` is the age in seconds from which it is too old, by the schedule at that time; 0 if there was none.
+    ``epoch`` is that of the claim in its keys, above which a place that takes it over begins.
     """
 
     name: str
@@ -177,6 +179,7 @@ class LastBackup:
     revision: int
     duration: int
     allowed: int = 0
+    epoch: int = 0
 
 
 #: Last steps of a restore: its data is that of the backup, or what it was before.
@@ -297,6 +300,15 @@ class State:
             self.taken_over and not self.taken_over.fenced
         )
 
+    def may_be_taken_over(self, backup: LastBackup) -> bool:
+        """Return whether members would follow another place that takes this backup over, should this place be lost.
+
+        They refuse one that comes from before a move which they have on record. Not on record yet is that of a place
+        which has taken over, and has not been released.
+        """
+        on_record = self.claim.epoch - bool(self.taken_over and not self.taken_over.fenced)
+        return backup.epoch >= on_record
+
     def member(self, name: str) -> MemberEntry:
         """Record of a member, read as its entry of the document; nothing but its name where it has none."""
         return MemberEntry({"name": name, **self.members.get(name, {})})
@@ -410,6 +422,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
         members = json.loads(files["members.json"]) if "members.json" in files else plain["members"]
         if not isinstance(members, dict):
             raise ValueError("members.json is not a record of members")
+        claim = Claim.of(plain.get("claim", ""))
         return State(
             owner=plain["owner"],
             version=plain["version"],
@@ -435,9 +448,12 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             host_cluster=plain.get("hostCluster", ""),
             manager=Manager(**plain.get("manager", {})),
             backup_key=files.get(_BACKUP_KEY, b""),
-            backups={name: LastBackup(**each) for name, each in plain.get("backups", {}).items()},
+            # Before format 15, as if the next take-over could use it: the next backup tells.
+            backups={
+                name: LastBackup(**{"epoch": claim.epoch, **each}) for name, each in plain.get("backups", {}).items()
+            },
             restore=_restore(plain["restore"]) if "restore" in plain else None,
-            claim=Claim.of(plain.get("claim", "")),
+            claim=claim,
             handed_over=moving.hand_over_of(plain["handedOver"]) if "handedOver" in plain else None,
             taken_over=moving.take_over_of(plain["takenOver"]) if "takenOver" in plain else None,
         )

@@ -156,7 +156,10 @@ _PLAIN = {
                 "properties": {
                     "name": {**_NAME, "maxLength": 128},
                     "started": {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[+]00:00$"},
-                    **{key: {"type": "integer", "minimum": 0} for key in ("size", "revision", "duration", "allowed")},
+                    **{
+                        key: {"type": "integer", "minimum": 0}
+                        for key in ("size", "revision", "duration", "allowed", "epoch")
+                    },
                 },
             },
         },

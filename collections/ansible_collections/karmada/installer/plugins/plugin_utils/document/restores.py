@@ -28,8 +28,9 @@ RELEASE, UNDO = "Release", "Undo"
 class WantedRestore:
     """One EtcdRestore, valid. ``series`` names its EtcdBackup; ``backup`` is empty for the newest verified one.
 
-    ``confirm`` is the name of the backup that was confirmed, ``secret`` that of the Secret with private keys,
-    ``decision`` what becomes of the quarantine; each is empty if it is not there.
+    ``survivor`` is the member of etcd whose data is restored instead of a backup. ``confirm`` is the name of the
+    backup, or of the survivor, that was confirmed, ``secret`` that of the Secret with private keys, ``decision`` what
+    becomes of the quarantine; each is empty if it is not there.
     """
 
     name: str
@@ -39,6 +40,7 @@ class WantedRestore:
     secret: str = ""
     foreign_agents: tuple[str, ...] = ()
     decision: str = ""
+    survivor: str = ""
 
     @classmethod
     def of(cls, written: Mapping[str, Any]) -> WantedRestore:
@@ -52,6 +54,7 @@ class WantedRestore:
             secret=asked.get("identitySecretRef", {}).get("name", ""),
             foreign_agents=tuple(asked.get("foreignAgents", ())),
             decision=asked.get("decision", ""),
+            survivor=asked.get("survivor", ""),
         )
 
     @property

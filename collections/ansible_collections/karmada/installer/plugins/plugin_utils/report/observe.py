@@ -119,6 +119,8 @@ def observation(run: Run, seen: Seen) -> Observation:
         crds_installed=seen.api.get("crds", False) or not run.spec.installs_crd,
         etcd_storage=run.state.etcd.storage,
         backups=run.state.backups,
+        only_here=frozenset(each.name for each in run.state.backups.values() if not run.state.may_be_taken_over(each)),
+        final_backup=left.backup if (left := run.state.handed_over) and left.is_over else "",
         etcd_desired=seen.etcd_desired,
         etcd_ready=seen.etcd_ready,
         etcd_endpoints=[each.status for each in seen.etcd.members],

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..components.state import LastBackup
 from ..etcd.client import EndpointStatus
@@ -126,6 +126,10 @@ class Observation:
     check: bool = False
     #: Newest verified backup of each series; None where a series has none yet.
     backups: Mapping[str, LastBackup | None] = field(default_factory=dict)
+    #: Names of those that another place could not take over any more, should this one be lost.
+    only_here: frozenset[str] = frozenset()
+    #: Final backup of a place that was handed over, where none is taken any more; empty elsewhere.
+    final_backup: str = ""
     #: What holds the control plane, in words, while a restore does.
     quarantined: str = ""
     #: Place of the components, as ``spec.mode`` has it, and the plain hosts among them.
@@ -340,7 +344,10 @@ def warnings(observed: Observation) -> list[Problem]:
     if soon:
         what = f"certificates that end within {EXPIRY_WARNING.days} days: {', '.join(soon)}"
         found.append(Problem(what, reason=Reason.CERTIFICATE_EXPIRED, severity=Severity.WARNING))
-    found += [Problem.warning(each, Reason.BACKUP_MISSED) for each in _overdue(observed)]
+    found += [
+        replace(Problem.warning(each.what, Reason.BACKUP_MISSED), remedy=each.remedy)
+        for each in _faults_of_backups(observed)
+    ]
     if observed.quarantined:
         found.append(Problem.warning(observed.quarantined, Reason.QUARANTINED))
     return [*found, *observed.notes]
@@ -422,25 +429,47 @@ def _material(observed: Observation) -> dict[str, Any]:
     return _condition(observed, "MaterialFetched", not lacking, reason, told)
 
 
-def _overdue(observed: Observation) -> list[str]:
-    """Series whose newest backup is too old, or that have none, each with the reason for people."""
-    told = []
+class _Fault(NamedTuple):
+    """Reason why a series is no help in an emergency, as a word for programs and for people, and what to do."""
+
+    reason: str
+    what: str
+    remedy: str = ""
+
+
+def _faults_of_backups(observed: Observation) -> list[_Fault]:
+    """Faults of the series: without a backup, with one that is too old, or with one that no other place can use."""
+    if observed.final_backup:
+        return []
+    found = []
     for series, last in observed.backups.items():
         if last is None:
-            told.append(f"EtcdBackup {series} has no verified backup yet")
+            found.append(_Fault("NoBackup", f"EtcdBackup {series} has no verified backup yet"))
             continue
         old = observed.now - datetime.fromisoformat(last.started)
         if last.allowed and old > timedelta(seconds=last.allowed):
-            told.append(f"the newest verified backup of EtcdBackup {series} is {age(last.started, observed.now)} old")
-    return told
+            told = f"the newest verified backup of EtcdBackup {series} is {age(last.started, observed.now)} old"
+            found.append(_Fault("TooOld", told))
+        if last.name in observed.only_here:
+            told = (
+                f"{last.name} and what is older of EtcdBackup {series} can be restored here, and be taken over "
+                "nowhere: members have noted a hand-over or move since"
+            )
+            found.append(_Fault("OnlyHere", told, f"karmada.installer.backup -e backup_now={series}"))
+    return found
 
 
 def _backup_condition(observed: Observation) -> dict[str, Any]:
-    overdue = _overdue(observed)
-    if not overdue:
+    faults = _faults_of_backups(observed)
+    if observed.final_backup:
+        told = f"it was handed over; its final backup is {observed.final_backup}, and no other is taken here"
+        return _condition(observed, "BackupHealthy", True, "HandedOver", told)
+    if not faults:
         return _condition(observed, "BackupHealthy", True, "Recent", "every EtcdBackup has a recent verified backup")
-    reason = "NoBackup" if None in observed.backups.values() else "TooOld"
-    return _condition(observed, "BackupHealthy", False, reason, "; ".join(overdue)[:MESSAGE_LENGTH])
+    reasons = [each.reason for each in faults]
+    reason = next(each for each in ("NoBackup", "TooOld", "OnlyHere") if each in reasons)
+    told = "; ".join(each.what for each in faults)
+    return _condition(observed, "BackupHealthy", False, reason, told[:MESSAGE_LENGTH])
 
 
 def _backups(observed: Observation) -> list[dict[str, Any]]:

@@ -188,9 +188,10 @@ def require_same(run: Run, asked: Asked, under_way: RestoreState) -> None:
     meant = asked.confirm or ((document.backup or document.confirm) if document else "")
     name = asked.name or under_way.name
     same = ("", under_way.backup, under_way.survivor)
-    if name == under_way.name and meant in same and asked.survivor in ("", under_way.survivor):
+    member = asked.survivor or (document.survivor if document else "")
+    if name == under_way.name and meant in same and member in ("", under_way.survivor):
         return
-    told = asked.survivor or meant or name
+    told = member or meant or name
     what = f"{under_way.survivor or under_way.backup} is being restored ({under_way.name}), and {told} is meant now"
     remedy = "take that back first: karmada.installer.restore_undo"
     raise ProblemsError(_problem(what, run.place.where, remedy), "nothing was changed")
@@ -208,6 +209,18 @@ def _all_wanted(run: Run, asked: Asked) -> dict[str, WantedRestore]:
         home = run.deployment["metadata"]["namespace"]
         documents = restores.of_objects(run.home.list(manifest.API_VERSION, restores.KIND, home), run.deployment)
     return {each.name: each for each in map(WantedRestore.of, documents)}
+
+
+def survivor(run: Run, asked: Asked) -> str:
+    """Member of etcd whose data is to be restored, by the command line or the document; empty if a backup is.
+
+    Where it is not certain which document is meant, ``opened`` and ``choose`` tell so.
+    """
+    if asked.survivor:
+        return asked.survivor
+    found = _all_wanted(run, asked)
+    name = asked.name or (next(iter(found)) if len(found) == 1 else "")
+    return found[name].survivor if name in found else ""
 
 
 def _wanted(run: Run, asked: Asked) -> WantedRestore:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old data of a restore in pods: what it has put aside goes, by a word of the user, and nothing else.
+"""Old data of a restore: what it has put aside goes, by a word of the user, and nothing else.
 
-Folders are emptied by a pod beside each member (``render.etcd_cleanup``). They stay on record until all are empty, so a
-run that was killed is carried on by the next one, which empties each once more.
+In volumes, folders are emptied by a pod beside each member (``render.etcd_cleanup``). On plain hosts tasks of the role
+have a module remove them (``module_utils.host_old_data``), between ``begin`` and ``end``. They stay on record until all
+are gone, so a run that was killed is carried on by the next one, which looks after each once more.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from ..api_object import Object
+from ..components import hosts as component_hosts
 from ..components.etcd_configuration import folder_of
 from ..components.state import State
 from ..kube.apply import Change
@@ -26,9 +28,10 @@ from ..redaction import shown
 from ..render import etcd_cleanup
 from ..run import restoring
 from ..run.run import Run
-from . import pods
+from . import check_on_hosts, pods
 
 OPERATION = "restore_cleanup"
+_STEP = "remove old data of etcd"
 _LOOK_SECONDS = 0.5
 #: Lines of etcd's last words: why it did not start, and a stack.
 _LINES = 100
@@ -44,21 +47,16 @@ def due(state: State) -> tuple[str, ...]:
 
 
 def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
-    """Empty the folders that a restore has put aside. Raises ProblemsError if it is under way, or not confirmed."""
-    stored = run.stored_state
-    if stored is None:
-        remedy = "run karmada.installer.install first"
-        raise ProblemsError(Problem("there is no etcd yet", run.place.where, remedy, reason=Reason.NOT_INSTALLED))
-    if problem := restoring.problem(stored, OPERATION, run.place.where):
-        raise ProblemsError(
-            replace(problem, what=f"{problem.what}; old data goes when that is over"), "nothing was removed"
-        )
-    folders = due(stored)
+    """Empty the folders that a restore has put aside, in volumes.
+
+    Raises ProblemsError if it is under way, or not confirmed.
+    """
+    stored, folders = _asked_for(run)
     if not folders:
         return []
-    if not run.place.in_pods or run.place.etcd_apart:
+    if run.place.etcd_apart:
         remedy = f"remove them from the folder of etcd's data on its hosts: {', '.join(folders)}"
-        what = "old data of etcd on plain hosts is not removed from here"
+        what = "old data of etcd on plain hosts beneath pods is not removed from here"
         raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.FIELD_WITHOUT_EFFECT))
     members = _members(stored)
     changes = [
@@ -68,18 +66,74 @@ def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
     ]
     if run.check:
         return changes
-    _require_confirmed(run, stored, folders, members, confirm)
-    with run.writing("remove old data of etcd"):
+    _require_confirmed(run, stored, folders, f"the volumes of {', '.join(members)}", confirm)
+    with run.writing(_STEP):
         # A run that had the lock before may have ended it.
         folders = due(run.state)
         deadline = time.monotonic() + timeout
         for folder in folders:
             run.say(f"etcd: removing {folder} from the volumes of {', '.join(members)}")
             _empty(run, folder, members, deadline)
-        journal = replace(run.state.journal, finished=datetime.now(UTC).isoformat(), step="")
-        restore = replace(run.state.restore, aside=()) if run.state.restore else None
-        run.save(replace(run.state, journal=journal, restore=restore))
+        _over(run)
     return changes
+
+
+def begin(run: Run, confirm: str) -> tuple[str, ...]:
+    """Folders that hosts are to remove: what they have to have on record before. Looks only, in check mode.
+
+    Raises ProblemsError if a restore is under way, if it is not confirmed, or if a host cannot be looked at.
+    """
+    stored, folders = _asked_for(run)
+    if not folders:
+        return ()
+    if troubles := check_on_hosts.in_trouble(run):
+        raise ProblemsError(troubles, "nothing was removed")
+    if run.check:
+        return folders
+    _require_confirmed(run, stored, folders, f"the hosts {', '.join(hosts(run))}", confirm)
+    with run.writing(_STEP):
+        run.save(run.journaled(_STEP))
+    run.go_on_with(run.state)
+    run.say(f"etcd: removing {', '.join(folders)} from {', '.join(hosts(run))}")
+    return folders
+
+
+def end(run: Run) -> None:
+    """Put on record that the hosts have removed them. Raises ProblemsError if one has not said so."""
+    folders = due(run.state)
+    left = [name for name in hosts(run) if not set(folders) <= set(run.handover.observed(name).restore.get("gone", ()))]
+    if left:
+        what = f"{', '.join(left)} did not say that old data of etcd is gone there"
+        problem = Problem(what, run.place.where, "run it again", reason=Reason.NOT_READY_IN_TIME)
+        raise ProblemsError(problem, "what was removed stays so, and the next run goes on from there")
+    with run.writing(_STEP):
+        _over(run)
+    run.go_on_with(run.state)
+
+
+def hosts(run: Run) -> list[str]:
+    """Hosts that may have such folders."""
+    return [each.name for each in component_hosts.hosts_of(run.spec, component_hosts.ETCD_ROLE)]
+
+
+def _asked_for(run: Run) -> tuple[State, tuple[str, ...]]:
+    """State, and the folders by it. Raises ProblemsError where no old data can be removed now."""
+    stored = run.stored_state
+    if stored is None:
+        remedy = "run karmada.installer.install first"
+        raise ProblemsError(Problem("there is no etcd yet", run.place.where, remedy, reason=Reason.NOT_INSTALLED))
+    if problem := restoring.problem(stored, OPERATION, run.place.where):
+        raise ProblemsError(
+            replace(problem, what=f"{problem.what}; old data goes when that is over"), "nothing was removed"
+        )
+    return stored, due(stored)
+
+
+def _over(run: Run) -> None:
+    """Note that nothing is put aside any more, and that the operation has come to its end."""
+    journal = replace(run.state.journal, finished=datetime.now(UTC).isoformat(), step="")
+    restore = replace(run.state.restore, aside=()) if run.state.restore else None
+    run.save(replace(run.state, journal=journal, restore=restore))
 
 
 def _members(state: State) -> list[str]:
@@ -92,11 +146,11 @@ def _claim(run: Run, member: str) -> Ref:
     return Ref("v1", "PersistentVolumeClaim", f"data-{member}", run.namespace)
 
 
-def _require_confirmed(run: Run, state: State, folders: Sequence[str], members: Sequence[str], confirm: str) -> None:
+def _require_confirmed(run: Run, state: State, folders: Sequence[str], whence: str, confirm: str) -> None:
     if confirm == run.name:
         return
     from_when = f"of the restore from {state.restore.backup} ({state.restore.name})" if state.restore else ""
-    what = f"{', '.join(folders)} would be removed for good from the volumes of {', '.join(members)}: data {from_when}"
+    what = f"{', '.join(folders)} would be removed for good from {whence}: data {from_when}"
     if confirm:
         what = f"{confirm} was confirmed, and this is {run.name}; {what}"
     remedy = f"if that is meant: -e restore_cleanup_confirm={run.name}"

@@ -284,7 +284,10 @@ class HandingOver:
         self._require_members(failed, "nothing of it was started")
         if journal.backup:
             but = f", but by {', '.join(each.name for each in failed)}" if failed else ""
-            run.say(f"{journal.backup} is no final backup any more: a place that takes it over is refused{but}")
+            run.say(
+                f"{journal.backup} is no final backup any more: a place that takes it over, or one from before, is "
+                f"refused{but}. Take another one now: karmada.installer.backup -e backup_now={journal.series}"
+            )
 
     def _require_members(self, failed: Sequence[Outcome], outcome: str) -> None:
         """Raise ProblemsError for members that follow another place, or that did not answer and were not named."""

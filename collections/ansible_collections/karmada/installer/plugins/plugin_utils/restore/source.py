@@ -7,7 +7,7 @@ In either case it is a backup in the target in the end: of what a survivor has, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ..components.state import RestoreState
@@ -37,6 +37,7 @@ def judged(run: Run, asked: Asked, earlier: RestoreState | None, timeout: float)
 
     Returns what gives it, by storing first what a survivor has. Either raises ProblemsError; nothing was stopped then.
     """
+    asked = replace(asked, survivor=check.survivor(run, asked))
     return _survivor(run, asked, earlier, timeout) if asked.survivor else _backup(run, asked, earlier)
 
 

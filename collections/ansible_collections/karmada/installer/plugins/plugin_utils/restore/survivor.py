@@ -17,7 +17,7 @@ What only members had that are gone is lost. Who was told that a write had succe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from ..backup import encryption, take, workplace
 from ..backup.due import in_words
 from ..backup.record import Purpose, Record
 from ..components.state import RELEASED, EtcdState, RestoreState
+from ..document import restores
 from ..etcd import access
 from ..etcd import on_hosts as etcd_on_hosts
 from ..etcd.client import EndpointStatus, EtcdError
@@ -76,7 +77,7 @@ def judged(run: Run, asked: Asked, place: Place, timeout: float) -> Survivor:
     confirmed by its name.
     """
     name, statuses = asked.survivor, seen(run)
-    problems = [*_asked_for_another(place), *not_lost(name, statuses, run.place.where)]
+    problems = [*_asked_for_another(place, name), *not_lost(name, statuses, run.place.where)]
     if not asked.keys:
         problems.append(check.no_key("what it has is kept encrypted until it is restored"))
     silent = name in statuses and statuses[name].cause is not None
@@ -118,16 +119,19 @@ def _found(run: Run, place: Place, name: str, statuses: Mapping[str, EndpointSta
 
 
 def sender(run: Run, asked: Asked, earlier: RestoreState | None) -> str:
-    """Host whose data is to be copied before the survivor is judged; empty if none is, because a restore is under way
-    or was carried out. Raises ProblemsError if nobody has to go on with what this member has.
+    """Host whose data is to be copied before the survivor is judged; empty if none is, because a backup is restored, or
+    a restore is under way or was carried out. Raises ProblemsError if nobody has to go on with what this member has.
     """
-    if run.check or (earlier and not may_begin_anew(earlier, run.state.etcd.generation)):
+    if run.check or run.stored_state is None or (earlier and not may_begin_anew(earlier, run.state.etcd.generation)):
+        return ""
+    asked = replace(asked, survivor=check.survivor(run, asked))
+    if not asked.survivor:
         return ""
     place = check.opened(run, asked)
     if is_done(earlier, place, asked.survivor):
         return ""
     asked = asked.completed(run, place.wanted)
-    problems = [*_asked_for_another(place), *not_lost(asked.survivor, seen(run), run.place.where)]
+    problems = [*_asked_for_another(place, asked.survivor), *not_lost(asked.survivor, seen(run), run.place.where)]
     if not asked.keys:
         problems.append(check.no_key("what it has is kept encrypted until it is restored"))
     if problems:
@@ -251,7 +255,7 @@ def superseded(status: EndpointStatus, backups: Sequence[Record], where: str) ->
     same = [each for each in _of_same(status, backups) if each.revision >= status.revision]
     if found := max(same, key=lambda each: each.revision, default=None):
         what = f"backup {found.name} has revision {found.revision}, and this member {status.revision}: it has no more"
-        yield _problem(what, where, "restore that, without restore_survivor")
+        yield _problem(what, where, "restore that, without a survivor")
 
 
 def _of_same(status: EndpointStatus, backups: Sequence[Record]) -> list[Record]:
@@ -291,9 +295,9 @@ def _minor(version: str) -> list[str]:
     return version.removeprefix("v").split(".")[:2]
 
 
-def _asked_for_another(place: Place) -> Iterator[Problem]:
+def _asked_for_another(place: Place, name: str) -> Iterator[Problem]:
     if place.wanted.backup:
-        what = f"it names the backup {place.wanted.backup}, and restore_survivor a member of etcd"
+        what = f"it names the backup {place.wanted.backup}, and {name} is named as survivor"
         yield _problem(what, f"{place.wanted.place}: spec.backup", "take one of the two out")
 
 
@@ -309,6 +313,8 @@ def _require_confirmed(name: str, told: Sequence[str], asked: Asked, place: Plac
     if asked.confirm:
         what = f"{asked.confirm} was confirmed, and the survivor is {name}. {what[0].upper()}{what[1:]}"
     remedy = f"if that is meant: -e restore_survivor={name} -e restore_confirm={name}"
+    if place.wanted.survivor == name:
+        remedy = f"if that is meant: spec.confirm of the {restores.KIND}, or -e restore_confirm={name}"
     problem = Problem(what, place.wanted.place, remedy, reason=Reason.RESTORE_NOT_CONFIRMED)
     raise ProblemsError(problem, NOTHING_CHANGED)
 

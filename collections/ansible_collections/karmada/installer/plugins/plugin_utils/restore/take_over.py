@@ -25,11 +25,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backup import record as backup_record
-from ..backup import verify, workplace
+from ..backup import take, verify, workplace
 from ..backup.record import KEYS, SNAPSHOT
 from ..components.moving import TakeOverState
 from ..components.spec import Spec
-from ..components.state import RestoreState, State
+from ..components.state import LastBackup, RestoreState, State
 from ..components.table import ETCD_CA
 from ..etcd import external
 from ..labels import OWNER_LABEL
@@ -54,8 +54,11 @@ def is_fenced(state: State) -> bool:
     return state.taken_over is None or state.taken_over.fenced
 
 
-def adopted(first: State, then: State, taken: TakeOverState, claim_id: str) -> State:
-    """State of this place, of what a first install would begin with and the state in a backup."""
+def adopted(first: State, then: State, taken: TakeOverState, claim_id: str, backup: LastBackup) -> State:
+    """State of this place, of what a first install would begin with and the state in a backup.
+
+    That state was written before the ``backup`` itself was on record.
+    """
     # Nothing in etcd was issued by its own authority.
     own = {name: pair for name, pair in first.authorities.items() if name == ETCD_CA}
     return replace(
@@ -70,7 +73,7 @@ def adopted(first: State, then: State, taken: TakeOverState, claim_id: str) -> S
         members=then.members,
         digests=then.digests,
         backup_key=then.backup_key,
-        backups=then.backups,
+        backups={**then.backups, taken.series: backup},
         claim=then.claim.raised(claim_id),
         taken_over=taken,
     )
@@ -107,6 +110,9 @@ class TakingOver:
             what, where = "etcd is not of this control plane", "spec.components.etcd.external"
             remedy = "move to a place with an etcd of its own"
             raise ProblemsError(Problem(what, where, remedy, reason=Reason.RESTORE_IMPOSSIBLE), _UNTOUCHED)
+        if name := check.survivor(run, self.asked):
+            what, remedy = f"there is no etcd here, so that {name} is none of its members", "move it by a backup"
+            raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.RESTORE_IMPOSSIBLE), _UNTOUCHED)
         chosen = check.choose(run, self.asked)
         self.asked = self.asked.completed(run, chosen.wanted)
         if not self.asked.keys:
@@ -114,7 +120,8 @@ class TakingOver:
         then = self._state_in(chosen)
         planned = then.handed_over is not None and then.handed_over.is_silent
         taken = TakeOverState(chosen.series.name, chosen.record.name, _place(then, chosen), planned=planned)
-        state = adopted(run.state, then, taken, secrets.token_hex(4))
+        backup = take.last_of(chosen.series, chosen.record, then.claim.epoch)
+        state = adopted(run.state, then, taken, secrets.token_hex(4), backup)
         run.store.state = state
         run.look_again(state)
         check.refuse_backup(run, chosen, Live(), self.asked, list(self._reasons_against(chosen, then)))

@@ -170,7 +170,7 @@ _FORMS: Mapping[str, crd.Schema] = {
         "known", "added", "later", changed={"type": "boolean"}, known=_KNOWN_MEMBERS, added=_ID, later=_TEXT
     ),
     "_host_restore": _fields(
-        *("running", "there", "status", "member", "hash", "counts", "size"),
+        *("running", "there", "status", "member", "hash", "counts", "size", "removed"),
         changed=_YES,
         member=_ETCD,
         running=_list(_TEXT, 256),
@@ -179,6 +179,7 @@ _FORMS: Mapping[str, crd.Schema] = {
         hash=_HASH,
         counts=_map(_NUMBER, 64),
         size=_NUMBER,
+        removed=_list(_PATH, 256),
     ),
     "_host_log": _fields(changed=_YES, lines=_map(_LINES, 65536)),
     "_host_reach": _fields(changed=_YES, unreached=_map(_FAULT, 65536)),

@@ -40,6 +40,7 @@ PLUMBING = frozenset(
             "restore delivered",
             "restore forgotten",
             "restore judged",
+            "restore removed",
             "restore_on_host seen",
             "restore_on_host counted",
         ),

@@ -101,8 +101,9 @@ def played(
 
 def after_begin(steps: list[tuple[str, str, dict[str, Any]]]) -> list[str]:
     names = order_of(steps)
-    assert names[: len(LOOK) + 1] == [*LOOK, "restore begun"]
-    return names[len(LOOK) + 1 :]
+    begin = [*LOOK, "restore judged", "restore begun"]
+    assert names[: len(begin)] == begin
+    return names[len(begin) :]
 
 
 def decisions(steps: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -112,7 +113,7 @@ def decisions(steps: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, An
 
 def test_there_are_tasks_for_each_step_that_leaves_some() -> None:
     there = {each.stem for each in (COLLECTION / "roles/restore/tasks/on_hosts").glob("*.yml")}
-    assert set(OnHosts.tasks.values()) - {"stages", "fenced"} == there - {"look", "copied", "taken_over"}
+    assert set(OnHosts.tasks.values()) - {"stages", "fenced"} == there - {"look", "copied", "taken_over", "cleaned"}
     assert set(InPods.tasks.values()) == {"stages", "fenced"}
 
 
@@ -215,6 +216,41 @@ def test_in_pods_no_host_is_asked_and_the_stages_are_taken(tmp_path: Path) -> No
     assert names[-1] == "restore next"
     assert not {"journal written", "host_components", "restore_on_host seen"} & set(names)
     assert [given["step"] for given in decisions(steps)] == ["", "", "StartServers"]
+
+
+def test_what_a_survivor_has_is_copied_from_its_host_and_judged_with_the_begin(tmp_path: Path) -> None:
+    copied = {"file": "/cache/run-1/survivor.db"}
+    steps = played(
+        tmp_path, step("Close"), restore__judged=[{"sender": "h2"}], restore_on_host__copied=[{"copied": copied}]
+    )
+    names = order_of(steps)
+    assert names[:5] == [*LOOK, "restore judged", "journal kept", "restore_on_host copied", "restore begun"]
+    (begun,) = [given for name, _host, given in steps if name == "restore begun"]
+    assert begun["snapshot"] == copied
+
+
+# -- old data -------------------------------------------------------------------------------------------------------
+
+
+def test_old_data_goes_from_every_host_after_the_decision_is_there_and_before_it_is_forgotten(tmp_path: Path) -> None:
+    steps = played(tmp_path, entry="cleanup", restore__cleaned=[{"folders": ["gen-1"]}])
+    assert order_of(steps) == [
+        *("restore cleaned", "journal written", "restore_on_host removed", "restore removed", "journal written")
+    ]
+    assert {host for name, host, _given in steps if name == "restore_on_host removed"} == set(HOSTS)
+    assert {host for name, host, _given in steps if name.startswith("restore ")} == {"karmada_control"}
+
+
+def test_a_host_that_has_not_removed_it_leaves_it_on_record(tmp_path: Path) -> None:
+    broken = {"restore_on_host__removed": [{"failed": True, "msg": "gen-1 is used"}]}
+    steps = played(tmp_path, entry="cleanup", code=2, restore__cleaned=[{"folders": ["gen-1"]}], **broken)
+    assert order_of(steps) == ["restore cleaned", "journal written", "restore_on_host removed"]
+
+
+@pytest.mark.parametrize("in_pods", [True, False])
+def test_without_old_data_on_hosts_none_of_them_is_asked(tmp_path: Path, *, in_pods: bool) -> None:
+    steps = played(tmp_path, entry="cleanup", in_pods=in_pods, restore__cleaned=[{"folders": []}])
+    assert order_of(steps) == ["restore cleaned"]
 
 
 # -- a hand-over, which takes the same turns ------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     FORMAT,
@@ -59,7 +60,10 @@ STATES = st.builds(
     backups=st.dictionaries(
         TEXT,
         st.builds(
-            LastBackup, name=TEXT, started=TEXT, **dict.fromkeys(("size", "revision", "duration"), st.integers())
+            LastBackup,
+            name=TEXT,
+            started=TEXT,
+            **dict.fromkeys(("size", "revision", "duration", "allowed", "epoch"), st.integers()),
         ),
         max_size=2,
     ),
@@ -158,6 +162,15 @@ def test_it_is_written_in_the_new_format_without_losing_anything() -> None:
     assert json.loads(files["instance.json"])["format"] == FORMAT
     assert from_files(files, "here") == before
     assert {*recorded(), "members.json"} == set(files)
+
+
+def test_of_a_backup_from_before_format_15_nobody_says_that_no_place_could_use_it() -> None:
+    last = LastBackup("b", "2026-11-25T02:00:00+00:00", 9, 8, 7)
+    files = to_files(replace(state(), backups={"nightly": last}, claim=Claim(2, "aa")))
+    plain = json.loads(files["instance.json"])
+    del plain["backups"]["nightly"]["epoch"]
+    found = from_files({**files, "instance.json": json.dumps({**plain, "format": 14}).encode()}, "here")
+    assert found.may_be_taken_over(found.backups["nightly"])
 
 
 @pytest.mark.parametrize("format_", [0, -1, None, "1", 1.5, FORMAT + 1])

@@ -56,7 +56,7 @@ def whole() -> State:
         service_subnet="10.96.0.0/12,fd00::/108",
         passages=("Ingress",),
         backup_key=b"a key",
-        backups={"nightly": LastBackup("prod-20261125t024100z-1f3a9c", "2026-11-25T02:41:00+00:00", 9, 8, 7, 6)},
+        backups={"nightly": LastBackup("prod-20261125t024100z-1f3a9c", "2026-11-25T02:41:00+00:00", 9, 8, 7, 6, 5)},
     )
 
 

@@ -51,6 +51,9 @@ def test_what_it_says() -> None:
         "restore-key",
         ("member3",),
     )
+    assert WantedRestore.of(written("survivor")) == WantedRestore(
+        "back", "nightly", confirm="prod-etcd-0", secret="restore-key", survivor="prod-etcd-0"
+    )
     assert WantedRestore.of(written()).place == "EtcdRestore back"
 
 

@@ -77,6 +77,29 @@ def test_backups_are_told_and_an_old_one_is_no_trouble_of_the_control_plane() ->
         assert [each for each in findings if each.path[:1] == ("status",)] == []
 
 
+def test_a_backup_that_no_other_place_could_use_is_told_with_what_to_do() -> None:
+    last = last_backup(timedelta(hours=1))
+    moved = replace(WORKING, backups={"nightly": last}, only_here=frozenset({last.name}))
+    condition = conditions(moved)["BackupHealthy"]
+    assert (condition["status"], condition["reason"]) == ("False", "OnlyHere")
+    assert condition["message"].startswith(f"{last.name} and what is older of EtcdBackup nightly can be restored here,")
+    (warned,) = report.warnings(moved)
+    assert warned.remedy == "karmada.installer.backup -e backup_now=nightly"
+    assert conditions(replace(moved, only_here=frozenset({"another"})))["BackupHealthy"]["reason"] == "Recent"
+    worse = replace(moved, backups={"nightly": last, "weekly": None})
+    assert conditions(worse)["BackupHealthy"]["reason"] == "NoBackup"
+    assert len(report.warnings(worse)) == 2
+
+
+def test_a_place_that_was_handed_over_is_not_asked_for_backups() -> None:
+    backups = {"nightly": last_backup(timedelta(days=9)), "weekly": None}
+    left = replace(WORKING, backups=backups, final_backup="prod-b1")
+    condition = conditions(left)["BackupHealthy"]
+    assert (condition["status"], condition["reason"]) == ("True", "HandedOver")
+    assert "its final backup is prod-b1" in condition["message"]
+    assert report.warnings(left) == []
+
+
 def test_members_of_etcd_as_they_answered() -> None:
     silent = EndpointStatus("https://b:2379", message="connection refused", cause=Cause.WRONG)
     full = EndpointStatus("https://c:2379", version="3.6.9", alarms=("NOSPACE",), message="alarm:NOSPACE")

@@ -17,7 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.movin
     TakeOverState,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import LastBackup, State
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import epoch, join, registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import take_over
@@ -31,6 +31,8 @@ from ansible_collections.karmada.installer.tests.unit.support.samples import OWN
 from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
 
 KNOWN = {name: {"mode": "Push", "secretRef": {"name": name}, "onLeave": "Retain"} for name in ("m1", "m2")}
+#: The final backup, as the state has it.
+FINAL = LastBackup("prod-b1", "2026-11-25T02:00:00+00:00", 9, 8, 7)
 LEFT = HandOverState("disk", "now", step=HANDED_OVER, backup="prod-b1", held=("etcd",), closed=True)
 
 
@@ -94,12 +96,13 @@ def test_members_have_on_record_that_it_goes_on_before_anything_starts(place: Pl
     assert place.tokens("m1") == tokens, "it works on with the tokens that it has"
     assert back.next() is Step.START_FORMER
     assert "prod-b1 is no final backup any more" in " ".join(place.said)
+    assert "Take another one now: karmada.installer.backup -e backup_now=disk" in " ".join(place.said)
     assert len(back.changes) >= len(KNOWN)
 
 
 def test_a_place_that_takes_the_final_backup_over_is_refused_by_each_member(place: Place) -> None:
     taken = TakeOverState("disk", "prod-b1", "here/prod", planned=True)
-    there = take_over.adopted(samples.state(), place.state, taken, "bb")
+    there = take_over.adopted(samples.state(), place.state, taken, "bb", FINAL)
     place.take(Step.TURN_BACK, Step.CLAIM)
     for name, member in place.members.items():
         found = epoch.problem(there, name, member.get(*epoch.account(name)))
@@ -107,8 +110,21 @@ def test_a_place_that_takes_the_final_backup_over_is_refused_by_each_member(plac
         assert found.reason is Reason.MOVED
         assert epoch.problem(place.state, name, member.get(*epoch.account(name))) is None
     # The next final backup has the claim that members have on record, and may be taken over again.
-    again = take_over.adopted(samples.state(), place.state, taken, "cc")
+    again = take_over.adopted(samples.state(), place.state, taken, "cc", FINAL)
     assert epoch.problem(again, "m1", place.members["m1"].get(*epoch.account("m1"))) is None
+
+
+def test_after_it_was_taken_back_no_older_backup_can_be_taken_over_until_there_is_another(place: Place) -> None:
+    """As members judge it, and as the state tells the report."""
+    before, taken = place.state, TakeOverState("disk", "prod-b1", "here/prod")
+    assert before.may_be_taken_over(FINAL)
+    place.take(Step.TURN_BACK, Step.CLAIM)
+    assert not place.state.may_be_taken_over(FINAL)
+    account = place.members["m1"].get(*epoch.account("m1"))
+    assert epoch.problem(take_over.adopted(samples.state(), before, taken, "bb", FINAL), "m1", account) is not None
+    another = replace(FINAL, name="prod-b2", epoch=place.state.claim.epoch)
+    assert place.state.may_be_taken_over(another)
+    assert epoch.problem(take_over.adopted(samples.state(), place.state, taken, "cc", another), "m1", account) is None
 
 
 def test_one_without_a_final_backup_leaves_members_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, RestoreState
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, source, survivor
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked, Place
@@ -24,7 +28,7 @@ from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.resto
     take_steps,
 )
 from ansible_collections.karmada.installer.tests.unit.support import samples
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 
 NAME = NAMES[0]
 
@@ -73,6 +77,81 @@ def test_nothing_begins_without_the_name_of_the_member(monkeypatch: pytest.Monke
             take_steps(world, Goal.QUARANTINE, survivor=NAME, confirm=confirm)
     assert world.writes == before
     assert_undisturbed(world)
+
+
+def test_its_document_may_name_it_and_confirm_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = survived(monkeypatch)
+    wanted = WantedRestore("back", "nightly", survivor=NAME)
+    monkeypatch.setattr(check, "_all_wanted", lambda *_: {"back": wanted})
+    with pytest.raises(ProblemsError, match="not confirmed"):
+        take_steps(world, Goal.QUARANTINE, confirm="")
+    place: Any = check.opened(None, Asked())  # type: ignore[arg-type]
+    confirmed = replace(wanted, confirm=NAME)
+    monkeypatch.setattr(check, "_all_wanted", lambda *_: {"back": confirmed})
+    monkeypatch.setattr(check, "opened", lambda *_: replace(place, wanted=confirmed))
+    take_steps(world, Goal.QUARANTINE, 12, confirm="")
+    assert (stored(world).survivor, stored(world).backup) == (NAME, BACKUP)
+    take_steps(world, Goal.QUARANTINE, confirm="")
+    assert_quarantined(world)
+    take_steps(world, Goal.RELEASE)
+    before = world.writes
+    take_steps(world, Goal.QUARANTINE, confirm="")
+    assert (world.writes, stored(world).step) == (before, "Released"), "it is restored once"
+
+
+def test_a_document_that_names_another_member_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = survived(monkeypatch)
+    take_steps(world, Goal.QUARANTINE, 12, survivor=NAME, confirm=NAME)
+    other = WantedRestore("back", "nightly", survivor=NAMES[1])
+    monkeypatch.setattr(check, "_all_wanted", lambda *_: {"back": other})
+    with pytest.raises(ProblemsError, match=f"{NAME} is being restored .*{NAMES[1]} is meant now"):
+        take_steps(world, Goal.QUARANTINE, confirm="")
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "found"),
+    [
+        ({"back": "m0"}, {}, "m0"),
+        ({"back": "m0"}, {"survivor": "m1"}, "m1"),
+        ({"back": "m0", "forth": ""}, {"name": "forth"}, ""),
+        ({"back": "m0", "forth": ""}, {"name": "back"}, "m0"),
+        # Which one is meant is asked for elsewhere.
+        ({"back": "m0", "forth": "m1"}, {}, ""),
+        ({"back": "m0"}, {"name": "other"}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_whose_data_is_meant(
+    monkeypatch: pytest.MonkeyPatch, names: dict[str, str], asked: dict[str, str], found: str
+) -> None:
+    there = {name: WantedRestore(name, "nightly", survivor=member) for name, member in names.items()}
+    monkeypatch.setattr(check, "_all_wanted", lambda *_: there)
+    assert check.survivor(None, Asked(**asked)) == found  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "earlier", "sends"),
+    [
+        ({}, "", ""),
+        ({"back": NAME}, "", NAME),
+        # One that goes on, and one that was carried out, copy nothing.
+        ({"back": NAME}, "Prepare", ""),
+        ({"back": NAME}, "Released", ""),
+    ],
+)
+def test_a_plain_host_sends_what_it_has_if_the_document_says_so(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], earlier: str, sends: str
+) -> None:
+    there = {name: WantedRestore(name, "nightly", survivor=member) for name, member in asked.items()}
+    monkeypatch.setattr(check, "_all_wanted", lambda *_: there)
+    place: Any = SimpleNamespace(wanted=WantedRestore("back", "nightly", survivor=NAME))
+    monkeypatch.setattr(check, "opened", lambda *_: place)
+    monkeypatch.setattr(survivor, "seen", lambda *_: {})
+    monkeypatch.setattr(survivor, "not_lost", lambda *_: iter(()))
+    record = RestoreState("back", "nightly", BACKUP, "", "t", 2, 1, EtcdState("t"), NAMES, step=earlier, survivor=NAME)
+    run = fake_run(DOCUMENT, FakeCluster("host"), stored=samples.state(restore=record if earlier else None))
+    assert survivor.sender(run, Asked(keys=("key",)), run.state.restore) == sends
+    assert survivor.sender(fake_run(DOCUMENT, FakeCluster("nothing")), Asked(keys=("key",)), None) == ""
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,19 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.movin
     HandOverState,
     TakeOverState,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, RestoreState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    EtcdState,
+    LastBackup,
+    RestoreState,
+    State,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     CLIENT_SIGNING_CA,
     ETCD_CA,
     KARMADA_CA,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.labels import OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
@@ -75,13 +81,18 @@ THERE = replace(
 )
 
 
+#: The backup itself, and one of another series from before the last move.
+LAST = LastBackup(BACKUP, "2026-11-25T02:00:00+00:00", 9, 8, 7, 172800, epoch=3)
+EARLIER = LastBackup("prod-20261120t020000z-1f3a9c", "2026-11-20T02:00:00+00:00", 9, 8, 7, 172800, epoch=2)
+
+
 def first() -> State:
     return fake_run(samples.document(namespace="karmada-next"), FakeCluster("host cluster")).place.first_state()
 
 
 def test_what_moves_and_what_is_new() -> None:
     new = first()
-    state = take_over.adopted(new, THERE, TAKEN, "bb")
+    state = take_over.adopted(new, THERE, TAKEN, "bb", LAST)
     assert (state.owner, state.members, state.service_subnet) == (THERE.owner, MEMBERS, "10.90.0.0/16")
     assert (state.service_account_key, state.encryption_key) == (THERE.service_account_key, THERE.encryption_key)
     assert {name: state.authorities[name] for name in (KARMADA_CA, CLIENT_SIGNING_CA)} == {
@@ -95,6 +106,17 @@ def test_what_moves_and_what_is_new() -> None:
     assert (state.endpoint_host, state.host_cluster, state.restarts) == ("", "", {})
     assert (state.handed_over, state.restore, state.document) == (None, None, None)
     assert not state.leads_members
+
+
+def test_the_backup_that_was_taken_over_is_on_record_and_other_places_may_use_it_until_members_follow() -> None:
+    state = take_over.adopted(first(), replace(THERE, backups={"weekly": EARLIER}), TAKEN, "bb", LAST)
+    assert state.backups == {"weekly": EARLIER, "disk": LAST}
+    assert state.may_be_taken_over(LAST), "if this place is given up"
+    assert not state.may_be_taken_over(EARLIER), "members have noted a move since"
+    assert state.taken_over
+    released = replace(state, taken_over=replace(state.taken_over, fenced=True))
+    assert not released.may_be_taken_over(LAST)
+    assert released.may_be_taken_over(replace(LAST, epoch=released.claim.epoch))
 
 
 def test_until_members_follow_it_is_no_place_to_start_from() -> None:
@@ -212,7 +234,7 @@ def test_the_place_of_another_control_plane_is_not_taken() -> None:
 
 
 def test_nothing_runs_that_is_not_asked_for_before_its_data_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = take_over.adopted(first(), THERE, TAKEN, "bb")
+    state = take_over.adopted(first(), THERE, TAKEN, "bb", LAST)
     run = fake_run(samples.document(namespace="karmada-next"), FakeCluster("host cluster"), stored=state)
     record = SimpleNamespace(name=BACKUP, cluster_id="c1", counts={"secrets": 3}, start=run.now)
     record.files = {SNAPSHOT: SimpleNamespace(plain_size=1)}
@@ -304,7 +326,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Run:
         operation="restore",
     )
     target = Store(backup_record.signed(a_record(run), KEY))
-    series = SimpleNamespace(name="disk")
+    series = SimpleNamespace(name="disk", schedule=schedule_of("", "24h"))
     monkeypatch.setattr(check, "_wanted", lambda *_: WantedRestore("moved", "disk"))
     monkeypatch.setattr(backup_series, "wanted", lambda *_: [series])
     monkeypatch.setattr(backup_series, "opened", lambda *_: target)
@@ -371,6 +393,9 @@ def test_the_first_state_of_the_place_is_that_of_the_backup_and_no_other_one_is_
     assert take_over.is_under_way(found)
     assert found.taken_over is not None
     assert found.taken_over.planned
+    # Nothing else is known of it here, and it was verified.
+    last = found.backups["disk"]
+    assert (last.name, last.allowed, last.epoch) == (BACKUP, 2 * 86400, THERE.claim.epoch)
     assert taking(again).goes_on()
     with pytest.raises(ProblemsError, match="is meant now"):
         taking(again, confirm="prod-20260101t000000z-000000").goes_on()

@@ -137,6 +137,7 @@ ANSWERS: dict[str, tuple[Object, Object]] = {
             "member": {"message": "it does not answer", "data": False},
             "hash": {"revision": 9, "value": 7, "compacted": 1},
             "counts": {"works": 3},
+            "removed": ["/var/lib/karmada/prod/etcd/gen-1"],
         },
     ),
     "_etcd_snapshot": ({"state": "taken"}, {"changed": False, "size": 8224, "acknowledged": 70}),

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Old data of a restore on plain hosts: what goes, by whose word, and how a run that is killed ends.
+
+The hosts are those of ``test_on_hosts``; what the module removes there is in ``module_utils/test_host_old_data``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.action import restore_on_host
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, cleanup
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore import test_on_hosts
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore.test_on_hosts import (
+    MEMBERS,
+    Killed,
+    World,
+    stored,
+    take_steps,
+)
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, deployment
+from ansible_collections.karmada.installer.tests.unit.support.tasks import task
+
+world = test_on_hosts.world
+DATA = "/var/lib/karmada/prod/etcd"
+
+
+@pytest.fixture
+def old(world: World) -> World:
+    """Hosts of a control plane that was restored and released."""
+    take_steps(world, Goal.QUARANTINE)
+    take_steps(world, Goal.RELEASE)
+    return world
+
+
+def a_run(runs: Runs, *, check: bool = False) -> Run:
+    found = Run(
+        deployment(),
+        Connection(),
+        operation=cleanup.OPERATION,
+        holder=f"me@{runs.handover._folder.name}",
+        check=check,
+        say=lambda _message: None,
+        place=partial(OnHosts, handover=runs.handover),
+    )
+    found.now = samples.NOW
+    return found
+
+
+def on_host(world: World, runs: Runs, name: str, *, check: bool = False) -> dict[str, Any]:
+    """Step of the action on a host, whose module works in memory."""
+    step: Any = restore_on_host.ActionModule.__new__(restore_on_host.ActionModule)
+    step.karmada, step.variables = a_run(runs, check=check), {"inventory_hostname": name}
+    step._task = task("remove", check_mode=check)
+
+    def module(_module: str, *, state: str, folder: str, aside: list[str]) -> dict[str, Any]:
+        folders = world.machines[name].folders
+        assert state == "removed"
+        assert folder == f"{DATA}/{world.machines[name].serving}", "it is told what the member has"
+        there = [each for each in aside if each in folders]
+        for each in [] if check else there:
+            world.moment()
+            folders[each] = "half"
+            world.moment()
+            del folders[each]
+        return {"changed": bool(there), "removed": [f"{DATA}/{each}" for each in there]}
+
+    step.on_host = module
+    found: dict[str, Any] = step.perform({"state": "removed", "snapshot": {}})
+    return found
+
+
+def clean(
+    world: World, confirm: str = "prod", killed_after: int | None = None, *, check: bool = False, without: str = ""
+) -> list[str]:
+    """Changes on hosts by the tasks of the role, in their order; killed after so many changes."""
+    world.until = None if killed_after is None else world.changes + killed_after
+    runs, changes = world.runs(), []
+    try:
+        if not cleanup.begin(a_run(runs, check=check), confirm):
+            return []
+        if not check:
+            world.written(runs)
+        for name in world.machines:
+            if name != without:
+                found = on_host(world, runs, name, check=check)
+                assert found["changed"] == bool(found.get("changes"))
+                changes += [f"{name}: {each}" for each in found.get("changes", ())]
+        if not check:
+            cleanup.end(a_run(runs))
+            world.written(runs)
+    except Killed:
+        pass
+    finally:
+        world.until = None
+    return changes
+
+
+def left(world: World) -> list[dict[str, str]]:
+    return [world.machines[name].folders for name in MEMBERS]
+
+
+def assert_cleaned(world: World) -> None:
+    assert left(world) == [{"gen-2": "backup"}] * 3
+    assert stored(world).aside == ()
+    state = world.stored.state()
+    assert state
+    assert (state.journal.operation, state.journal.interrupted) == (cleanup.OPERATION, False)
+    before = world.changes
+    assert clean(world) == []
+    assert world.changes == before, "a second run has nothing to do"
+
+
+def test_what_was_put_aside_goes_from_every_host_with_a_member_and_what_etcd_uses_stays(old: World) -> None:
+    assert left(old) == [{"gen-1": "before", "gen-2": "backup"}] * 3
+    assert clean(old) == [f"{name}: remove directory {DATA}/gen-1" for name in MEMBERS]
+    assert_cleaned(old)
+    assert old.content() == {"backup"}
+    assert old.machines["cp2"].folders == {"gen-1": "before"}, "without a member it is not asked"
+
+
+@pytest.mark.parametrize("killed_after", range(8))
+def test_a_run_that_is_killed_anywhere_is_carried_on_by_the_next(old: World, killed_after: int) -> None:
+    before = old.changes
+    clean(old, killed_after=killed_after)
+    assert old.changes == before + killed_after + 1, "it was killed"
+    assert all(each["gen-2"] == "backup" for each in left(old))
+    assert stored(old).aside == ("gen-1",)
+    clean(old)
+    assert_cleaned(old)
+
+
+@pytest.mark.parametrize("confirm", ["", "other"])
+def test_without_its_name_nothing_goes_and_what_would_is_named(old: World, confirm: str) -> None:
+    before = old.changes
+    with pytest.raises(ProblemsError) as refused:
+        clean(old, confirm)
+    (problem,) = refused.value.problems
+    assert problem.reason is Reason.CONFIRMATION_REQUIRED
+    assert f"gen-1 would be removed for good from the hosts {', '.join(MEMBERS)}: data of the restore" in problem.what
+    assert ("other was confirmed" in problem.what) == bool(confirm)
+    assert old.changes == before
+
+
+def test_a_check_run_names_it_and_changes_nothing(old: World) -> None:
+    before, state = old.changes, old.stored
+    assert clean(old, "", check=True) == [f"{name}: remove directory {DATA}/gen-1" for name in MEMBERS]
+    assert (old.changes, old.stored) == (before, state)
+    assert left(old) == [{"gen-1": "before", "gen-2": "backup"}] * 3
+
+
+def test_a_host_that_did_not_say_so_leaves_it_on_record(old: World) -> None:
+    with pytest.raises(ProblemsError, match="etcd1 did not say that old data of etcd is gone there"):
+        clean(old, without="etcd1")
+    assert stored(old).aside == ("gen-1",)
+    assert clean(old) == [f"etcd1: remove directory {DATA}/gen-1"]
+    assert_cleaned(old)
+
+
+def test_a_host_that_cannot_be_looked_at_stops_it_before_anything_goes(old: World) -> None:
+    runs = old.runs()
+    runs.see(etcd2={"refusal": "it does not answer"})
+    with pytest.raises(ProblemsError, match="etcd2"):
+        cleanup.begin(a_run(runs), "prod")
+
+
+def test_in_quarantine_and_on_the_way_back_it_is_refused_and_after_it_the_new_data_goes(
+    old: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "is_done", lambda *_: False)
+    take_steps(old, Goal.QUARANTINE)
+    for killed_after in (0, 9):
+        with pytest.raises(ProblemsError, match="old data goes when that is over"):
+            clean(old)
+        take_steps(old, Goal.UNDO, killed_after)
+    take_steps(old, Goal.UNDO)
+    assert stored(old).aside == ("gen-1", "gen-3")
+    clean(old)
+    assert left(old) == [{"gen-2": "backup"}] * 3
+
+
+def test_data_in_use_is_never_named_to_a_host(old: World) -> None:
+    state = old.stored.state()
+    assert state
+    assert state.restore
+    wrong = replace(state, restore=replace(state.restore, aside=("gen-1", "gen-2")))
+    old.stored = Stored().after(wrong, on_hosts=False)
+    with pytest.raises(AssertionError, match="data in use"):
+        clean(old)
+
+
+def test_where_no_restore_was_there_is_nothing_to_remove(world: World) -> None:
+    assert clean(world) == []
