@@ -42,12 +42,13 @@ QUARANTINED = "Quarantined"
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of the operator's own."""
+    """One condition of the operator's own. ``generation`` is that of the object of which it was told; 0: not yet."""
 
     kind: str
     status: bool
     reason: str
     message: str
+    generation: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,10 @@ class Told:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def having(self, *conditions: Condition) -> Told:
-        """Copy with these conditions."""
-        return replace(self, conditions={**self.conditions, **{each.kind: each for each in conditions}})
+        """Copy with these conditions, as of the generation that it has now."""
+        # What is told of an earlier one stays that: an edit since then has not been judged.
+        now = {each.kind: replace(each, generation=self.generation) for each in conditions}
+        return replace(self, conditions={**self.conditions, **now})
 
 
 # -- what happens, as status -------------------------------------------------------------------------------------------
@@ -242,7 +245,7 @@ def composed(
         base.setdefault("lastRun", former["lastRun"])
     conditions = {each["type"]: dict(each) for each in base.get("conditions") or ()}
     for each in told.conditions.values():
-        conditions[each.kind] = _plain(each, told.generation)
+        conditions[each.kind] = _plain(each, each.generation or told.generation)
     of_control_plane = not fields or "installed" in fields
     is_ready = conditions.get("Ready", {}).get("status") == "True"
     if of_control_plane and told.report is None and not former.get("installed") and not is_ready:
@@ -298,10 +301,12 @@ def _members(
 
 def _now(base: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], told: Told) -> dict[str, dict[str, Any]]:
     """Conditions that are not those of the report any more, because of what was seen since."""
+    # They are about what the report has carried out: an edit since then is not, and nobody may take it for done.
+    generation = int(base.get("observedGeneration") or told.generation)
 
     def condition(kind: str, good: bool, reason: str, message: str) -> dict[str, Any]:
         found = Condition(kind, good, reason, message[:4096])
-        return _plain(found, told.generation)
+        return _plain(found, generation)
 
     found = {}
     if told.members is not None:
