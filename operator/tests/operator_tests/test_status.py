@@ -181,6 +181,22 @@ def test_ready_is_not_told_of_an_edit_before_that_is_carried_out() -> None:
     assert (lost["Ready"]["status"], lost["Ready"]["observedGeneration"]) == ("False", 3)
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["the-same-operator", "another-operator"])
+def test_a_look_carries_no_edit_out(known: bool) -> None:
+    """In quarantine an edit waits, while it is looked whether that is over."""
+    former = composed({}, Told(generation=3, report=REPORT, phase="Quarantined"), NOW)
+    told, look = Told(generation=4, report=REPORT if known else None), replace(ORDER, operation=Operation.LOOK)
+    ready = {**READY, "observedGeneration": 4}
+    seen = {**REPORT, "phase": "Quarantined", "observedGeneration": 4, "conditions": [ready]}
+    for found in (
+        after(begun(told, look, Lane.ROUTINE, "why"), look, Ending(Outcome.SUCCEEDED, report=seen), RUN),
+        status.restored(told, seen),
+    ):
+        looked = composed(former, found, NOW)
+        assert looked["observedGeneration"] == 3
+        assert conditions(looked)["Ready"]["observedGeneration"] == 3
+
+
 def test_what_came_of_the_last_run_is_not_told_of_an_edit_since() -> None:
     done = after(begun(Told(), ORDER, Lane.CHANGES, "it is new"), ORDER, Ending(Outcome.SUCCEEDED, report=REPORT), RUN)
     edited = begun(done, replace(ORDER, generation=4), Lane.CHANGES, "the document was edited")
