@@ -211,6 +211,7 @@ test: needs-go lab programs ## what continuous integration runs: lint, unit, con
 test-full: GO_ON := yes
 test-full: export KILLS ?= 20
 test-full: export UNINSTALL_KILLS ?= 10
+test-full: export RESTARTS ?= 10
 test-full: export CANCELS ?= 20
 test-full: export TEST_ALL_RELEASES := true
 test-full: export ETCD_HISTORIES ?= 10000

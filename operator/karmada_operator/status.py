@@ -42,12 +42,13 @@ QUARANTINED = "Quarantined"
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of the operator's own."""
+    """One condition of the operator's own. ``generation`` is that of the object of which it was told; 0: not yet."""
 
     kind: str
     status: bool
     reason: str
     message: str
+    generation: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,10 @@ class Told:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def having(self, *conditions: Condition) -> Told:
-        """Copy with these conditions."""
-        return replace(self, conditions={**self.conditions, **{each.kind: each for each in conditions}})
+        """Copy with these conditions, as of the generation that it has now."""
+        # What is told of an earlier one stays that: an edit since then has not been judged.
+        now = {each.kind: replace(each, generation=self.generation) for each in conditions}
+        return replace(self, conditions={**self.conditions, **now})
 
 
 # -- what happens, as status -------------------------------------------------------------------------------------------
@@ -103,10 +106,9 @@ def held(told: Told, restore: str) -> Told:
 def restored(told: Told, report: Mapping[str, Any]) -> Told:
     """Status of a control plane when a run of its restore has ended with this report."""
     phase = str(report.get("phase") or told.phase)
-    # It was read of a document that may have been edited since, and is carried out later.
-    carried_out = (told.report or report).get("observedGeneration")
-    report = {**report, **({"observedGeneration": carried_out} if carried_out else {})}
-    found = replace(told, report=report, phase=phase, unready=(), unanswered="", members=None)
+    found = replace(
+        told, report=_of_what_was_carried_out(told, report), phase=phase, unready=(), unanswered="", members=None
+    )
     idle = Condition("Progressing", False, "Idle", "no run is under way")
     return found if phase == QUARANTINED else found.having(idle)
 
@@ -164,7 +166,8 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
             return found
         # But whether a restore holds it is for the report to say.
         phase = str(ending.report.get("phase") or "")
-        return replace(found, report=ending.report, phase=phase if QUARANTINED in (phase, told.phase) else told.phase)
+        report = _of_what_was_carried_out(told, ending.report)
+        return replace(found, report=report, phase=phase if QUARANTINED in (phase, told.phase) else told.phase)
     found = with_run(told, ending, run)
     if ending.outcome is Outcome.CANCELLED:
         return found
@@ -198,6 +201,24 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         phase = str(ending.report.get("phase") or found.phase)
         found = replace(found, report=ending.report, phase=phase, unready=(), unanswered="", members=None)
     return found
+
+
+def _of_what_was_carried_out(told: Told, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Report of a run that carries no document out: it has read one that may have been edited since that was done.
+
+    What an earlier operator has told of that is filled in when the status is composed.
+    """
+    carried_out = (told.report or {}).get("observedGeneration")
+    generation = {"observedGeneration": carried_out} if carried_out else {}
+
+    def stamped(found: Mapping[str, Any]) -> dict[str, Any]:
+        had = "observedGeneration" in found
+        return {
+            **{key: value for key, value in found.items() if key != "observedGeneration"},
+            **(generation if had else {}),
+        }
+
+    return {**stamped(report), "conditions": [stamped(each) for each in report.get("conditions") or ()]}
 
 
 def with_run(told: Told, ending: Ending, run: Mapping[str, Any]) -> Told:
@@ -240,9 +261,12 @@ def composed(
     if "lastRun" in former:
         # Who leads since then does not remember it, and a look has no word of it.
         base.setdefault("lastRun", former["lastRun"])
-    conditions = {each["type"]: dict(each) for each in base.get("conditions") or ()}
+    if "observedGeneration" in former:
+        base.setdefault("observedGeneration", former["observedGeneration"])
+    generation = {key: base[key] for key in ("observedGeneration",) if key in base}
+    conditions = {each["type"]: {**generation, **each} for each in base.get("conditions") or ()}
     for each in told.conditions.values():
-        conditions[each.kind] = _plain(each, told.generation)
+        conditions[each.kind] = _plain(each, each.generation or told.generation)
     of_control_plane = not fields or "installed" in fields
     is_ready = conditions.get("Ready", {}).get("status") == "True"
     if of_control_plane and told.report is None and not former.get("installed") and not is_ready:
@@ -298,10 +322,12 @@ def _members(
 
 def _now(base: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], told: Told) -> dict[str, dict[str, Any]]:
     """Conditions that are not those of the report any more, because of what was seen since."""
+    # They are about what the report has carried out: an edit since then is not, and nobody may take it for done.
+    generation = int(base.get("observedGeneration") or told.generation)
 
     def condition(kind: str, good: bool, reason: str, message: str) -> dict[str, Any]:
         found = Condition(kind, good, reason, message[:4096])
-        return _plain(found, told.generation)
+        return _plain(found, generation)
 
     found = {}
     if told.members is not None:

@@ -76,11 +76,11 @@ class OfControlPlanes:
 
     def begun(self, told: Told, seen: Seen, order: Order, lane: Lane, why: str) -> Told:
         """See ``Telling``."""
-        return status.begun(told, order, lane, why)
+        return status.begun(_of_generation(told, seen), order, lane, why)
 
     def gone_on(self, told: Told, seen: Seen, order: Order, lane: Lane, phase: str) -> Told:
         """See ``Telling``."""
-        return status.gone_on(told, order, lane, phase)
+        return status.gone_on(_of_generation(told, seen), order, lane, phase)
 
     def at_task(self, told: Told, task: Task) -> Told:
         """See ``Telling``."""
@@ -251,6 +251,11 @@ _OF_CONTROL_PLANES: Telling = OfControlPlanes()
 def of(kind: Kind) -> Telling:
     """Words on objects of this kind."""
     return _ALL.get(kind.lane, _OF_CONTROL_PLANES)
+
+
+def _of_generation(told: Told, seen: Seen) -> Told:
+    """Status of an object of which nothing was told yet: an order to remove or to look has no generation."""
+    return told if told.generation else replace(told, generation=seen.generation)
 
 
 def begins(task: Task) -> bool:

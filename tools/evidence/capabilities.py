@@ -76,6 +76,10 @@ CAPABILITIES = (
                  "somebody stops and a host without power are told and come back", "operator_hosts"),
             _can("Runs as Jobs go on when the operator is killed; the next leader follows them to their end, under an "
                  "account of their own", "operator_jobs"),
+            _can("The operator is killed at any point of an installation and started anew again and again: the same "
+                 "end, no pod of the control plane restarted, no two runs that write at a time", "operator_faults"),
+            _can("Ten edits in a row, also during a run: the last one holds, none is lost, few runs; a pause and a "
+                 "deletion during a run", "operator_edits"),
             _can("Backups and restores by objects: the operator takes what is due; a restore waits for confirmation "
                  "and, in quarantine, for a decision, although who leads is killed", "operator_backup"),
         ),

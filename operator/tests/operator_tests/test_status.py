@@ -19,10 +19,10 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from karmada_operator import kinds, status, status_writer
+from karmada_operator import kinds, status, status_writer, telling
 from karmada_operator.executor import Ending, Task
 from karmada_operator.kinds import Key, Lane
-from karmada_operator.orders import Operation, Order, Outcome
+from karmada_operator.orders import Operation, Order, Outcome, Seen
 from karmada_operator.probes import Member
 from karmada_operator.status import Condition, Told, after, at_rest, at_task, begun, composed
 from karmada_operator.status_writer import StatusWriter
@@ -167,6 +167,65 @@ def test_what_an_earlier_operator_wrote_stays_until_there_is_news() -> None:
     assert found["members"] == former["members"]
     assert conditions(found)["Ready"] == conditions(former)["Ready"]
     assert conditions(found)["Paused"]["status"] == "True"
+
+
+def test_ready_is_not_told_of_an_edit_before_that_is_carried_out() -> None:
+    """Whoever waits for a condition compares its generation with that of the object."""
+    rests = replace(Told(generation=3, report=WORKING, phase="Completed"), members=(), listed=frozenset())
+    edited = begun(rests, replace(ORDER, generation=4), Lane.CHANGES, "the document was edited")
+    found = conditions(composed({}, edited, NOW))
+    assert found["Progressing"]["observedGeneration"] == 4
+    assert (found["Ready"]["status"], found["Ready"]["observedGeneration"]) == ("True", 3)
+    assert found["MembersReady"]["observedGeneration"] == 3
+    lost = conditions(composed({}, replace(edited, unanswered="cannot reach it"), NOW))
+    assert (lost["Ready"]["status"], lost["Ready"]["observedGeneration"]) == ("False", 3)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the-same-operator", "another-operator"])
+def test_a_look_carries_no_edit_out(known: bool) -> None:
+    """In quarantine an edit waits, while it is looked whether that is over."""
+    former = composed({}, Told(generation=3, report=REPORT, phase="Quarantined"), NOW)
+    told, look = Told(generation=4, report=REPORT if known else None), replace(ORDER, operation=Operation.LOOK)
+    ready = {**READY, "observedGeneration": 4}
+    seen = {**REPORT, "phase": "Quarantined", "observedGeneration": 4, "conditions": [ready]}
+    for found in (
+        after(begun(told, look, Lane.ROUTINE, "why"), look, Ending(Outcome.SUCCEEDED, report=seen), RUN),
+        status.restored(told, seen),
+    ):
+        looked = composed(former, found, NOW)
+        assert looked["observedGeneration"] == 3
+        assert conditions(looked)["Ready"]["observedGeneration"] == 3
+
+
+def test_what_came_of_the_last_run_is_not_told_of_an_edit_since() -> None:
+    done = after(begun(Told(), ORDER, Lane.CHANGES, "it is new"), ORDER, Ending(Outcome.SUCCEEDED, report=REPORT), RUN)
+    edited = begun(done, replace(ORDER, generation=4), Lane.CHANGES, "the document was edited")
+    found = conditions(composed({}, edited, NOW))
+    assert [found[each]["observedGeneration"] for each in ("Degraded", "Drifted", "Progressing", "Paused")] == [
+        3,
+        3,
+        4,
+        4,
+    ]
+    paused = conditions(composed({}, at_rest(done, 4, paused=True), NOW))
+    assert [paused[each]["observedGeneration"] for each in ("Degraded", "Drifted", "Progressing", "Paused")] == [
+        3,
+        3,
+        4,
+        4,
+    ]
+
+
+@pytest.mark.parametrize("operation", [Operation.REMOVE, Operation.LOOK])
+def test_an_operator_that_begins_with_a_removal_or_a_look_tells_the_generation_of_the_object(
+    operation: Operation,
+) -> None:
+    seen, order = Seen("u", 7, deleting=operation is Operation.REMOVE), Order(operation, "u", 0)
+    for told in (
+        telling.of(REAL).begun(Told(), seen, order, Lane.DELETIONS, "why"),
+        telling.of(REAL).gone_on(Told(), seen, order, Lane.DELETIONS, "Deleting"),
+    ):
+        assert conditions(composed({}, told, NOW))["Progressing"]["observedGeneration"] == 7
 
 
 def test_the_last_run_stays_when_an_operator_that_does_not_remember_it_tells_a_report() -> None:
