@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -230,6 +231,8 @@ def test_who_is_asked_to_end_tells_what_became_of_its_run_before_another_one_may
             if method == "PATCH" and STATUS in path and site.trace("began") and not asked.is_set():
                 asked.set()
                 process.terminate()
+                # By then the run has ended, and that waits to be told.
+                time.sleep(2)
 
         api.on_request = on_request
         until(asked.is_set, "a status of the run")
