@@ -76,9 +76,11 @@ CAPABILITIES = (
                  "somebody stops and a host without power are told and come back", "operator_hosts"),
             _can("Runs as Jobs go on when the operator is killed; the next leader follows them to their end, under an "
                  "account of their own", "operator_jobs"),
-            _can("Two operators, and one leads: killed, stopped or cut off in the middle of an installation, another one "
-                 "acts within 20 s, and the installation goes on within 60 s; never do two write one instance",
+            _can("Two operators, and one leads: killed, stopped or cut off in the middle of an installation, another "
+                 "one acts within 20 s, and the installation goes on within 60 s; never do two write one instance",
                  "operator_ha", "unit"),
+            _can("Many objects at once: four runs at a time, namespaces in turn, none lost, the operator with its runs "
+                 "below 1 GiB", "operator_many"),
             _can("Backups and restores by objects: the operator takes what is due; a restore waits for confirmation "
                  "and, in quarantine, for a decision, although who leads is killed", "operator_backup"),
         ),
