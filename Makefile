@@ -220,6 +220,7 @@ test-full: export LEADER_MOMENTS ?= 0
 test-full: export RESTORE_MOMENTS ?= 1
 test-full: export UNINSTALL_VARIANTS ?= all
 test-full: export MOVES ?= host pods
+test-full: export MANY ?= 8
 test-full: needs-go lab programs ## the same with every scenario; goes on where it was stopped
 	+@$(call run_in_lanes,$(SCENARIOS_FULL))
 	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS_FULL)

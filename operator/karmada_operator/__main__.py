@@ -148,16 +148,21 @@ def _serve(
         threading.Thread(target=_reap, args=(executor, stopping), name="reap", daemon=True).start()
     _LOG.info("listens on port %d", server.port)
 
-    def work(may_go_on: Callable[[], bool]) -> None:
+    def work(may_go_on: Callable[[], bool], leads: Callable[[], None]) -> None:
         leading.set()
         metrics.leader.set(1)
-        controller.work(may_go_on)
+        writer.only_while(leads)
+        try:
+            controller.work(may_go_on)
+        finally:
+            # The next leader tells what is from then on.
+            writer.stop()
+            writer.join(20)
 
     kept = leader.lead(cluster, settings.lease_namespace, identity, work, stopping, name=settings.lease_name)
     metrics.leader.set(0)
     writer.stop()
     events.stop()
-    writer.join(20)
     events.join(10)
     server.stop()
     return 0 if kept else 1

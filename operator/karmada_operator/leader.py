@@ -24,7 +24,7 @@ def lead(
     cluster: Cluster,
     namespace: str,
     identity: str,
-    work: Callable[[Callable[[], bool]], None],
+    work: Callable[[Callable[[], bool], Callable[[], None]], None],
     stopping: threading.Event,
     *,
     name: str = LEASE,
@@ -32,8 +32,9 @@ def lead(
 ) -> bool:
     """Wait for the Lease, and call ``work`` while it is ours; returns whether it was ours to the end.
 
-    ``work`` gets a function that returns whether it may go on, which it asks often and before each run it starts. Ends
-    early, and then returns True, when ``stopping`` is set.
+    ``work`` gets a function that returns whether it may go on, which it asks often and before each run it starts, and
+    one that raises LockLost once another one may lead, to be asked before what only the leader may write. Ends early,
+    and then returns True, when ``stopping`` is set.
     """
     lock = Lock(cluster, namespace, name, identity, duration)
     acquired = threading.Event()
@@ -44,7 +45,7 @@ def lead(
             return True
     _LOG.info("leading: %s holds Lease %s/%s", identity, namespace, name)
     with suppress(LockLost), lock.held():
-        work(lambda: not stopping.is_set() and not lock.lost.is_set())
+        work(lambda: not stopping.is_set() and not lock.lost.is_set(), lock.check)
     if lock.lost.is_set():
         _LOG.error("lost Lease %s/%s", namespace, name)
     return not lock.lost.is_set()

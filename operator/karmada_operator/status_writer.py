@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict, Invalid, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import LockLost
 
 from .kinds import Key, Kind
 from .status import Told, composed
@@ -48,10 +49,15 @@ class StatusWriter(threading.Thread):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(name="status", daemon=True)
-        self._cluster, self._kinds, self._on_status, self._clock = cluster, kinds, on_status, clock
+        self._cluster = cluster.with_patience(retry_seconds=cluster.retry_seconds)
+        self._kinds, self._on_status, self._clock = kinds, on_status, clock
         self._changed = threading.Condition()
         self._pages: dict[Key, _Page] = {}
         self._over = False
+
+    def only_while(self, leads: Callable[[], None]) -> None:
+        """Ask before each write, and write nothing any more once that raises LockLost: another one tells now."""
+        self._cluster.before_write = leads
 
     def tell(self, key: Key, uid: str, change: Callable[[Told], Told]) -> None:
         """Change what is told of an object."""
@@ -112,6 +118,11 @@ class StatusWriter(threading.Thread):
         except Invalid as error:
             # No repetition mends it; what is told next may.
             _LOG.error("the status of %s was refused: %s", key, error)
+        except LockLost as error:
+            _LOG.warning("the status of %s is for another operator to tell: %s", key, error)
+            with self._changed:
+                self._over = True
+                self._pages.clear()
         except ApiError as error:
             _LOG.warning("the status of %s could not be written: %s", key, error)
             with self._changed:

@@ -80,6 +80,11 @@ CAPABILITIES = (
                  "end, no pod of the control plane restarted, no two runs that write at a time", "operator_faults"),
             _can("Ten edits in a row, also during a run: the last one holds, none is lost, few runs; a pause and a "
                  "deletion during a run", "operator_edits"),
+            _can("Two operators, and one leads: killed, stopped or cut off in the middle of an installation, another "
+                 "one acts within 20 s, and the installation goes on within 60 s; never do two write one instance",
+                 "operator_ha", "unit"),
+            _can("Many objects at once: four runs at a time, namespaces in turn, none lost, the operator with its runs "
+                 "below 1 GiB", "operator_many"),
             _can("Backups and restores by objects: the operator takes what is due; a restore waits for confirmation "
                  "and, in quarantine, for a decision, although who leads is killed", "operator_backup"),
         ),

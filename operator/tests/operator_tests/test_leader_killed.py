@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -217,3 +218,27 @@ def test_runs_that_are_jobs_go_on(api: StubApi, tmp_path: Path, moment: Moment) 
     assert live(api, "x")["status"]["lastRun"]["id"] == site.trace("began")[-1]
     assert site.trace("doubled") == []
     assert live(api, "x")["metadata"]["finalizers"] == [FINALIZER]
+
+
+def test_who_is_asked_to_end_tells_what_became_of_its_run_before_another_one_may_lead(
+    api: StubApi, tmp_path: Path
+) -> None:
+    site, asked = Site(api, tmp_path, jobs=False), threading.Event()
+    api.put(PREFIX, widget("x"))
+    with site.leader() as process:
+
+        def on_request(method: str, path: str) -> None:
+            if method == "PATCH" and STATUS in path and site.trace("began") and not asked.is_set():
+                asked.set()
+                process.terminate()
+                # By then the run has ended, and that waits to be told.
+                time.sleep(2)
+
+        api.on_request = on_request
+        until(asked.is_set, "a status of the run")
+        process.wait(300)
+    wrote = [(method, path.partition("?")[0]) for method, path in api.requests if method in ("PATCH", "PUT")]
+    told = max(place for place, (_method, path) in enumerate(wrote) if path.endswith(STATUS))
+    released = max(place for place, (method, path) in enumerate(wrote) if method == "PUT" and "/leases/" in path)
+    assert live(api, "x")["status"]["lastRun"]["outcome"] in ("cancelled", "succeeded"), "it has ended by then"
+    assert told < released

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
@@ -381,3 +383,29 @@ def test_an_operator_that_starts_writes_nothing_that_is_there(api: StubApi, clus
     writer.stop()
     writer.join(300)
     assert [method for method, _ in api.requests if method != "GET"] == []
+
+
+def test_who_may_not_lead_any_more_tells_nothing(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run was cancelled because it lost the Lease, while that of the next leader is under way."""
+    monkeypatch.setattr(status_writer, "BETWEEN", 0.01)
+    api.put(PREFIX, widget("x", uid="u"))
+    lost = threading.Event()
+
+    def leads() -> None:
+        if lost.is_set():
+            raise LockLost("somebody else took it")
+
+    writer, key = StatusWriter(cluster, {"Widget": KIND}), Key("Widget", "a", "x")
+    writer.only_while(leads)
+    writer.start()
+    writer.tell(key, "u", lambda told: replace(told, phase="Waiting"))
+    until(lambda: live(api, "x").get("status", {}).get("phase") == "Waiting")
+    lost.set()
+    writer.tell(key, "u", lambda told: replace(told, phase="Failed"))
+    writer.stop()
+    writer.join(300)
+    assert not writer.is_alive()
+    assert live(api, "x")["status"]["phase"] == "Waiting"
+    assert cluster.before_write is None, "whoever else uses the client is not asked"

@@ -114,7 +114,8 @@ class Candidate:
         )
         self.thread.start()
 
-    def _work(self, may_go_on: Callable[[], bool]) -> None:
+    def _work(self, may_go_on: Callable[[], bool], leads: Callable[[], None]) -> None:
+        leads()
         self.leads.set()
         until(lambda: not may_go_on())
         self.leads.clear()

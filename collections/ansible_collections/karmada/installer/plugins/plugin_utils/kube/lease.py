@@ -30,6 +30,9 @@ DURATION_SECONDS = 30
 POLL_SECONDS = 2.0
 # Periods after its expiry in which we still try to renew: if that succeeds, nobody took it.
 REGAIN_PERIODS = 2
+# Share of a period before its end in which nothing is written any more: what is on its way by then has arrived when
+# somebody else may hold the lock (``transport.DELIVERY_SECONDS``). Renewals come three times a period.
+IN_FLIGHT = 1 / 3
 CROSSINGS = 10
 
 
@@ -113,7 +116,8 @@ class Lock:
                 )
             # Whose it is comes first: a line is as long as a terminal is wide.
             told.tell(f"waiting for {holder_in_words(current[0])}: lock {self.namespace}/{self.name}", now)
-            time.sleep(min(POLL_SECONDS, max(0.05, deadline - now)))
+            silent_at = since + (spec.get("leaseDurationSeconds") or self.duration_seconds)
+            time.sleep(min(POLL_SECONDS, max(0.05, deadline - now), max(0.05, silent_at - now)))
 
     def is_ours(self) -> bool:
         """Return whether the Lease names us as its holder; costs one read."""
@@ -144,12 +148,12 @@ class Lock:
                     return
 
     def check(self) -> None:
-        """Raise LockLost unless we hold the lock now; costs no request. Call it before each write.
+        """Raise LockLost unless we hold the lock now and what is written still arrives in time; costs no request.
 
-        When renewals go unanswered for longer than the lock lasts, somebody else may hold it: wait until a renewal
-        shows that nobody took it, or until the lock is given up.
+        Call it before each write. When renewals go unanswered for nearly as long as the lock lasts, somebody else may
+        hold it by then: wait until a renewal shows that nobody took it, or until the lock is given up.
         """
-        while not self.lost.is_set() and _clock() >= self._expires:
+        while not self.lost.is_set() and _clock() >= self._expires - self.duration_seconds * IN_FLIGHT:
             if not self._kept:
                 raise self._lost("it could not be renewed in time")
             self.lost.wait(0.05)

@@ -13,6 +13,7 @@ import json
 import random
 import socket
 import ssl
+import struct
 import sys
 import threading
 import time
@@ -59,12 +60,24 @@ CONNECT_SECONDS = 10.0
 # Longer than the longest admission webhook (30 s), so that a slow answer is not taken for a dead connection.
 READ_SECONDS = 35.0
 RETRY_SECONDS = 90.0
+#: Within which what is sent has to arrive, or else the connection ends and nothing of it arrives any more. A third of
+#: the time for which a lock lasts, see ``lease.IN_FLIGHT``.
+DELIVERY_SECONDS = 10.0
 RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
 # Retries of a write that conflicts with others; with the pauses, some 15 s.
 CONFLICTS = 10
 #: Bytes read of an error response.
 ERROR_BYTES = 1024 * 1024
 WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
+# Where the network is away, the kernel goes on sending for minutes, also for a process that has given up or was killed.
+# A write that arrives when the network comes back is one of somebody who has lost the lock since.
+_DELIVERED = (
+    [(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(DELIVERY_SECONDS * 1000))]
+    if hasattr(socket, "TCP_USER_TIMEOUT")
+    else []
+)
+#: Whatever was not delivered when a connection is closed, or its process ends, is dropped.
+_DROPPED = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 class Transport:
@@ -130,6 +143,9 @@ class Transport:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             connection.close()
             raise ConnectionError(f"{self.name}: {explain(error, self.server, self._proxy)[0]}") from None
+        if _DELIVERED:
+            # Whoever reads a stream may take their time.
+            connection.sock.setsockopt(*_DELIVERED[0][:2], 0)
         return connection.sock
 
     def _make_pool(self) -> Any:
@@ -140,6 +156,8 @@ class Transport:
             "socket_options": [
                 (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
                 (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+                *_DELIVERED,
+                _DROPPED,
             ],
         }
         if parts.scheme == "https":

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from datetime import timedelta
@@ -345,3 +346,50 @@ def test_a_clock_that_is_wrong_is_known_to_the_second(cluster: Cluster, api: Stu
 def test_a_server_that_says_no_time_agrees(cluster: Cluster, api: StubApi) -> None:
     api.ahead = None
     assert cluster.clock_ahead() == timedelta(0)
+
+
+class DeafServer:
+    """A server that takes nothing until it is told to, as when the network is away: the kernels keep what was sent."""
+
+    def __init__(self) -> None:
+        self._listening = socket.socket()
+        # The smallest that the kernel gives; what is longer waits in the sender's.
+        self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        self._listening.bind(("127.0.0.1", 0))
+        self._listening.listen()
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def all_that_comes(self) -> bytes:
+        """Everything that still arrives."""
+        connection, _ = self._listening.accept()
+        found = b""
+        with self._listening, connection:
+            connection.settimeout(60)
+            try:
+                while more := connection.recv(65536):
+                    found += more
+            except ConnectionResetError:
+                pass
+        return found
+
+
+def test_a_write_that_was_given_up_does_not_arrive_later() -> None:
+    server, text = DeafServer(), "x" * 64 * 1024
+    with Cluster(from_parts(server.url, ca_pem=None)) as cluster:
+        impatient = cluster.with_patience(retry_seconds=0, read_seconds=0.5)
+        with pytest.raises(api_errors.Unreachable):
+            impatient.create(config_map(text=text))
+    # By then somebody else may hold the lock.
+    assert len(server.all_that_comes()) < len(text)
+
+
+def test_what_is_sent_arrives_soon_or_not_at_all(cluster: Cluster, api: StubApi) -> None:
+    """The kernel would go on for a quarter of an hour, also while the process stands still."""
+    connection = cluster._pool._new_conn()
+    connection.connect()
+    option = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert connection.sock.getsockopt(*option) == transport.DELIVERY_SECONDS * 1000
+    connection.close()
+    stream = cluster.dial(5)
+    assert stream.getsockopt(*option) == 0, "whoever reads a stream may take their time"
+    stream.close()

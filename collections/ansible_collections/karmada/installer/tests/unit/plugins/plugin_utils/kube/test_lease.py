@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import lease
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import Lock, LockLost
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.transport import DELIVERY_SECONDS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity, holder_is_dead
 from ansible_collections.karmada.installer.tests.unit.support.moments import Clock, until
@@ -100,6 +101,25 @@ def test_a_holder_elsewhere_loses_it_only_after_it_stood_still(cluster: Cluster,
     assert 30 <= clock.now <= 30 + lease.POLL_SECONDS
 
 
+def test_a_lock_that_fell_silent_is_taken_then_and_not_at_a_later_look(
+    cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "POLL_SECONDS", 7.0)
+    lock(cluster, ELSEWHERE).acquire()
+    lock(cluster, holder_identity()).acquire(60)
+    assert 30 <= clock.now < 30.2
+
+
+def test_nothing_is_written_that_could_arrive_when_somebody_else_holds_it(cluster: Cluster, clock: Clock) -> None:
+    mine = lock(cluster, ELSEWHERE)
+    mine.acquire()
+    clock.now += 30 - DELIVERY_SECONDS - 0.1
+    mine.check()
+    clock.now += 0.1
+    with pytest.raises(LockLost):
+        mine.check()
+
+
 class Suspended(Clock):
     """A machine that sleeps: one clock stands still meanwhile, the other does not."""
 
@@ -118,9 +138,9 @@ def test_a_machine_that_slept_knows_that_it_may_have_lost_the_lock(
     monkeypatch.setattr(lease, "time", clock)
     mine = lock(cluster, holder_identity())
     mine.acquire()
-    clock.slept = 29
+    clock.slept = 19
     mine.check()
-    clock.slept = 31
+    clock.slept = 21
     with pytest.raises(LockLost, match="could not be renewed in time"):
         mine.check()
 
