@@ -119,7 +119,7 @@ class MemberChecks:
                 _tell_of_version(self.run, member, version)
 
     def _takes_over(self) -> bool:
-        """Whether this place has taken members over. A place that does not work is not asked: it was told of once."""
+        """Return whether this place has taken members over; one that does not work is told of once, and not asked."""
         state = self.run.stored_state if self.place_works() else None
         return state is not None and state.taken_over is not None
 
