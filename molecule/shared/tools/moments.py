@@ -133,7 +133,7 @@ def wait(moment: Moment, log: Path, mark: str, namespace: str, within: float) ->
 
 
 def told(kills: Iterable[tuple[float, str]], requests: Iterable[Request]) -> Iterator[tuple[str, str]]:
-    """What each kill was, and in how many seconds another run asked something, and wrote."""
+    """Text of what each kill was, and in how many seconds another run asked something, and wrote."""
     found = sorted(requests, key=lambda each: each.asked)
     for moment, words in kills:
         before = {each.run for each in found if each.asked <= moment}

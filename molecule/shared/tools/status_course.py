@@ -149,7 +149,7 @@ def _kept(event: Object, name: str) -> Object | None:
 
 
 def wrong(versions: Sequence[Version], cuts: Iterable[float]) -> Iterator[str]:
-    """What is wrong with the versions of one object, in words."""
+    """Faults of the versions of one object, in words."""
     left = sorted(cuts)
     for number, now in enumerate(versions):
         clock = clock_of(now.seen)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who wrote what of an instance, and when, by the audit log of a cluster: runs of the operator, and its pods.
+"""Writers of an instance, and when they wrote what, by the audit log of a cluster: runs of the operator, and its pods.
 
     writers.py alone LOG --since MARK --instance NAME... [--lease NAMESPACE/NAME] [--at-least RUNS]
                                     never two writers of one instance; with the operator's Lease, nor of its status
