@@ -30,7 +30,7 @@ from .kinds import Key, Kind, Lane
 from .memory import Memories
 from .metrics import Metrics
 from .orders import Around, Operation, Order, Seen
-from .probes import Probes
+from .probes import Finding, Probes
 from .reconcile import Cancel, Claim, Forget, Refuse, Release, Start, Wait
 from .recorder import Recorder
 from .runs import Runs
@@ -179,8 +179,8 @@ class Controller:
         else:
             digest = inputs.digest(self._cluster, key.namespace, seen.references, before.inputs)
             looks = bool(self._kinds[key.kind].report_playbook)
-            trouble = self._probes.finding(Instance(key.namespace, key.name)).trouble if looks else ""
-            found = Around(digest, trouble=trouble)
+            probed = self._probes.finding(Instance(key.namespace, key.name)) if looks else Finding()
+            found = Around(digest, trouble=probed.trouble, suspicion=probed.suspicion)
         with self._guard:
             self._around[key] = found
 

@@ -96,13 +96,15 @@ class Around:
     """Surroundings of an object. ``inputs`` stands for Secrets and ConfigMaps that its document names.
 
     Of one that is being deleted: ``lost`` are Secrets that it names and that are gone, and ``going`` says whether its
-    namespace is being deleted. ``trouble`` is why its control plane does not answer.
+    namespace is being deleted. ``trouble`` is why its control plane does not answer, ``suspicion`` a sign that a part
+    of it does not run.
     """
 
     inputs: str = ""
     lost: frozenset[str] = frozenset()
     going: bool = False
     trouble: str = ""
+    suspicion: str = ""
 
 
 NOTHING_AROUND = Around()
@@ -121,7 +123,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Order:
-    """Purpose of a run. ``inputs``: see ``Around``; ``given_up`` are members whose credentials are gone.
+    """Purpose of a run. ``inputs``, ``suspicion``: see ``Around``; ``given_up`` are members whose credentials are gone.
 
     ``moment`` is that from which a backup is due, empty for one that is not; ``missed`` counts those before it.
     """
@@ -135,6 +137,7 @@ class Order:
     inputs: str = ""
     given_up: tuple[str, ...] = ()
     in_trouble: bool = False
+    suspicion: str = ""
     moment: str = ""
     missed: int = field(default=0, compare=False)
 

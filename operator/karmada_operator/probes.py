@@ -13,39 +13,47 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import condition
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import table
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import SYSTEM_NAMESPACE
-from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane.probes import not_judged, not_listed
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane.probes import (
+    not_accepted,
+    not_listed,
+    not_refused,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.encoding import files_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable
 
 from .executor import told as shown
 from .health import Instance
+from .renewals import CONTROLLERS, Renewals, place_of
 
-#: Seconds between two probes of one control plane; between two looks at its members and its webhook, which are dearer;
-#: after the first probe that failed.
+#: Seconds between two probes of one control plane; between two looks at its members and at what rarely changes, which
+#: are dearer; after a probe that leaves a doubt.
 EVERY, SELDOM, AGAIN = 10.0, 60.0, 2.0
-#: Seconds that one request may take.
+#: Seconds that one request may take. None is repeated: the next probe does that.
 PATIENCE = 5.0
 #: Probes in a row that have to fail before it is told.
 FAILURES = 2
+#: Probes in a row of one that has never answered from here before it is left to runs.
+FEW_ATTEMPTS = 3
 WORKERS = 4
 CLUSTER_API = "cluster.karmada.io/v1alpha1"
 POLICY = ("policy.karmada.io/v1alpha1", "PropagationPolicy")
-#: Leases of the controllers that every control plane has.
-LEASES = (
-    ("kube-system", "kube-controller-manager"),
-    (SYSTEM_NAMESPACE, "karmada-controller-manager"),
-    (SYSTEM_NAMESPACE, "karmada-scheduler"),
-)
+#: Servers of aggregated APIs beside that of Clusters, if the document names them.
+FURTHER_SERVERS = frozenset(table.AGGREGATED_SERVERS) - {table.KARMADA_AGGREGATED_APISERVER.name}
+LEASE = ("coordination.k8s.io/v1", "Lease")
+#: Leases that are read by one request; where there are more, as of members in mode Pull, each is read alone.
+FEW = 24
 _LOG = logging.getLogger(__name__)
 
 
@@ -59,36 +67,14 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of a probe. ``trouble`` is empty if all answers; ``members`` is None until they have been listed."""
+    """Result of a probe. ``trouble`` is empty if all answers; ``members`` is None until they have been listed.
+
+    ``suspicion`` is a sign that something does not run that nothing here can see; another sign is another text.
+    """
 
     trouble: str = ""
     members: tuple[Member, ...] | None = None
-
-
-class Renewals:
-    """Renewals of the Leases of controllers, by a clock of our own: theirs may be another one."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._seen: dict[str, tuple[str, float]] = {}
-
-    def trouble(self, control_plane: Cluster) -> str:
-        """Controllers that hold no Lease, or have not renewed it for its duration; empty if there are none.
-
-        A Lease that is not there belongs to none, or to one that has never worked: runs wait for that.
-        """
-        late = []
-        for namespace, name in LEASES:
-            lease = control_plane.get("coordination.k8s.io/v1", "Lease", name, namespace)
-            if lease is None:
-                continue
-            spec = lease.get("spec") or {}
-            renewed, since = self._seen.get(name, ("", 0.0))
-            if spec.get("renewTime") != renewed:
-                self._seen[name] = (str(spec.get("renewTime")), self._clock())
-            elif self._clock() - since > float(spec.get("leaseDurationSeconds") or 15):
-                late.append(name)
-        return f"at work no more, by their Leases: {', '.join(late)}" if late else ""
+    suspicion: str = ""
 
 
 @dataclass
@@ -96,12 +82,18 @@ class _Target:
     instance: Instance
     secret: str
     renewals: Renewals
+    several: frozenset[str] = frozenset()
     client: Cluster | None = None
     finding: Finding = field(default_factory=Finding)
     failures: int = 0
     seldom_at: float = 0.0
     #: Whether it has ever answered from here.
     heard: bool = False
+    #: Whether it has policies for the webhook to judge, and more Leases than one request reads.
+    judges: bool = False
+    many: bool = False
+    #: Further servers of aggregated APIs, each with a path that it answers.
+    aggregated: Sequence[tuple[str, str]] = ()
 
 
 Open = Callable[[Instance, str], Cluster | None]
@@ -114,7 +106,7 @@ class Probes:
         self._open, self._clock = opened, clock
         self._changed = threading.Condition()
         self._targets: dict[Instance, _Target] = {}
-        self._suspended: dict[Instance, str] = {}
+        self._suspended: dict[Instance, tuple[str, frozenset[str]]] = {}
         #: (moment, tie-breaker, target); a target that is not followed any more is dropped when it is due.
         self._due: list[tuple[float, float, _Target]] = []
         self._over = False
@@ -136,11 +128,15 @@ class Probes:
         """Have each changed finding told, as the instance that it is about."""
         self._listener = listener
 
-    def follow(self, instance: Instance, secret: str) -> None:
-        """Probe an instance from now on; ``secret`` is the name of the Secret with its kubeconfig."""
+    def follow(self, instance: Instance, secret: str, several: frozenset[str] = frozenset()) -> None:
+        """Probe an instance from now on; ``secret`` is the name of the Secret with its kubeconfig.
+
+        ``several`` are components of which more than one process runs, so that another one may take over.
+        """
         with self._changed:
             self._suspended.pop(instance, None)
-            target = self._targets[instance] = _Target(instance, secret, Renewals(self._clock))
+            renewals = Renewals(self._clock, several)
+            target = self._targets[instance] = _Target(instance, secret, renewals, several)
             self._add(target, EVERY * random.random())  # noqa: S311 - spreads load
 
     def suspend(self, instance: Instance) -> None:
@@ -148,16 +144,16 @@ class Probes:
         with self._changed:
             target = self._targets.pop(instance, None)
             if target:
-                self._suspended[instance] = target.secret
+                self._suspended[instance] = (target.secret, target.several)
         if target and target.client:
             target.client.close()
 
     def resume(self, instance: Instance) -> None:
         """Probe it again, if it was probed before."""
         with self._changed:
-            secret = self._suspended.pop(instance, "")
-        if secret:
-            self.follow(instance, secret)
+            before = self._suspended.pop(instance, None)
+        if before:
+            self.follow(instance, *before)
 
     def forget(self, instance: Instance) -> None:
         """Probe it no more: it is gone."""
@@ -189,67 +185,126 @@ class Probes:
 
     def _work(self) -> None:
         while (target := self._take()) is not None:
-            try:
-                found, pause = self._probed(target)
-            except Exception:  # noqa: BLE001 - see below
-                # One control plane whose answer we cannot read must not keep the others from being looked at.
-                _LOG.exception("a probe failed", extra={"object": str(target.instance)})
-                found, pause = target.finding, SELDOM
-            with self._changed:
-                followed = self._targets.get(target.instance) is target
-                news, target.finding = followed and found != target.finding, found
-                if followed:
-                    self._add(target, pause * random.uniform(0.9, 1.1))  # noqa: S311 - as above
-            if not followed and target.client:
-                # Opened while it was forgotten.
-                target.client.close()
-            if news:
-                self._listener(target.instance)
+            self._probe(target)
+
+    def _probe(self, target: _Target) -> None:
+        """Probe a target that was taken, say when it is due again, and tell what is new."""
+        try:
+            found, pause = self._probed(target)
+        except Exception:  # noqa: BLE001 - see below
+            # One control plane whose answer we cannot read must not keep the others from being looked at.
+            _LOG.exception("a probe failed", extra={"object": str(target.instance)})
+            found, pause = target.finding, SELDOM
+        with self._changed:
+            followed = self._targets.get(target.instance) is target
+            news, target.finding = followed and found != target.finding, found
+            if followed:
+                self._add(target, pause * random.uniform(0.9, 1.1))  # noqa: S311 - as above
+        if not followed and target.client:
+            # Opened while it was forgotten.
+            target.client.close()
+        if news:
+            self._listener(target.instance)
 
     def _probed(self, target: _Target) -> tuple[Finding, float]:
-        """New finding about a target, and seconds until the next probe."""
-        members = target.finding.members
+        """New finding about a target, and seconds until the next probe.
+
+        A controller that is late has been so for several probes; what does not answer once may do so again.
+        """
+        members, answers, late, soon = target.finding.members, [], "", False
         try:
             if target.client is None:
                 target.client = self._open(target.instance, target.secret)
             if target.client is None:
                 return Finding(), SELDOM
-            trouble = _trouble(target.client, target.renewals)
+            late, soon = target.renewals.judge(_leases(target.client, target))
             target.heard = True
-            if not trouble and self._clock() >= target.seldom_at:
-                trouble = _webhook_trouble(target.client)
-                members = _members(target.client)
-                target.seldom_at = self._clock() + (AGAIN if trouble else SELDOM)
+            if self._clock() >= target.seldom_at:
+                _look_closer(target.client, target)
+                answers = _troubles(target.client, target, _misjudged, self._clock)
+                if not answers:
+                    members = _members(target.client)
+                    target.seldom_at = self._clock() + SELDOM
+            else:
+                answers = _troubles(target.client, target, not_refused, self._clock)
         except (ApiError, ProblemsError) as error:
-            trouble = str(error) if target.heard else ""
+            answers.append(str(error))
             if target.client:
                 # Its Secret may say something else by now.
                 target.client.close()
                 target.client = None
+        target.failures = target.failures + 1 if answers else 0
         if not target.heard:
-            return Finding(), SELDOM
-        if not trouble:
-            target.failures = 0
-            return Finding("", members), EVERY
-        target.failures += 1
-        if target.failures < FAILURES:
+            return Finding(), EVERY if target.failures < FEW_ATTEMPTS else SELDOM
+        doubtful = 0 < target.failures < FAILURES
+        if doubtful and not late:
             return target.finding, AGAIN
-        return Finding(shown(trouble), members), EVERY
+        told = shown("; ".join(filter(None, (late, *(() if doubtful else answers)))))
+        return Finding(told, members, target.renewals.suspicion), AGAIN if doubtful or soon else EVERY
 
 
-def _trouble(control_plane: Cluster, renewals: Renewals) -> str:
-    """Reason why the control plane does not answer fully; empty if it does."""
+def _leases(control_plane: Cluster, target: _Target) -> Mapping[str, Mapping[str, Any]]:
+    """Spec of each Lease of a controller that is there, by its name."""
+    if not target.many:
+        found = control_plane.some(*LEASE, FEW)
+        target.many = len(found) >= FEW
+        if not target.many:
+            there = {(each["metadata"].get("namespace"), each["metadata"]["name"]): each for each in found}
+            return {name: there[key].get("spec") or {} for name in CONTROLLERS if (key := place_of(name)) in there}
+    gotten = {name: control_plane.get(*LEASE, name, place_of(name)[0]) for name in CONTROLLERS}
+    return {name: each.get("spec") or {} for name, each in gotten.items() if each is not None}
+
+
+def _troubles(
+    control_plane: Cluster,
+    target: _Target,
+    judged: Callable[[Cluster], str | None],
+    clock: Callable[[], float],
+) -> list[str]:
+    """Reasons why parts of the control plane do not answer; empty if all do."""
+    checks: list[tuple[str, Callable[[], str | None]]] = [
+        ("the aggregated API does not answer", lambda: not_listed(control_plane)),
+        *((f"{server} does not answer", partial(_silence, control_plane, path)) for server, path in target.aggregated),
+    ]
+    if target.judges:
+        checks.append(("the admission webhook does not judge policies", lambda: judged(control_plane)))
+    found, enough = [], clock() + PATIENCE
+    for what, check in checks:
+        if trouble := check():
+            found.append(f"{what}: {trouble}")
+            if clock() >= enough:
+                # Where the API server itself waits for something, each further request would wait, too.
+                break
+    return found
+
+
+def _misjudged(control_plane: Cluster) -> str | None:
+    """Reason why the webhook does not judge policies, in the words of ``not_refused`` if that is it."""
+    return not_refused(control_plane) or not_accepted(control_plane)
+
+
+def _silence(control_plane: Cluster, path: str) -> str | None:
+    """Reason why an API does not answer; None if it does, or if it was taken away since it was looked for."""
+    try:
+        control_plane.get_raw(path)
+    except NotFound:
+        return None
+    except ApiError as error:
+        return str(error)
+    return None
+
+
+def _look_closer(control_plane: Cluster, target: _Target) -> None:
+    """See what is there to be probed. Raises ApiError, for an API server that is not ready, too."""
     control_plane.get_raw("/readyz")
-    if trouble := not_listed(control_plane):
-        return f"the aggregated API does not answer: {trouble}"
-    return renewals.trouble(control_plane)
-
-
-def _webhook_trouble(control_plane: Cluster) -> str:
-    if control_plane.resource(*POLICY) is None:
-        return ""
-    trouble = not_judged(control_plane)
-    return f"the admission webhook does not judge policies: {trouble}" if trouble else ""
+    target.judges = control_plane.resource(*POLICY) is not None
+    found = {}
+    for row in control_plane.table("apiregistration.k8s.io/v1", "APIService"):
+        version, _, group = str(row["Name"]).partition(".")
+        namespace, _, server = str(row["Service"]).partition("/")
+        if namespace == SYSTEM_NAMESPACE and server in FURTHER_SERVERS:
+            found[server] = f"/apis/{group}/{version}"
+    target.aggregated = sorted(found.items())
 
 
 def _members(control_plane: Cluster) -> tuple[Member, ...]:
@@ -271,6 +326,6 @@ def beside_objects(cluster: Cluster) -> Open:
         if found is None:
             return None
         access = kubeconfig.from_secret(files_of(found.get("data")), None, f"Secret {instance.namespace}/{secret}")
-        return Cluster(access, "control plane").with_patience(retry_seconds=PATIENCE, read_seconds=PATIENCE)
+        return Cluster(access, "control plane").with_patience(retry_seconds=0, read_seconds=PATIENCE)
 
     return opened

@@ -45,8 +45,9 @@ class Memory:
 
     ``done`` is the order that was carried out last and holds; ``next_at`` the time of the next look at it.
     ``doubt`` says why health does not believe it; ``doubts`` counts runs in a row for that, the next not before
-    ``doubt_from``. ``looked`` says whether it was in trouble when it was looked at last, ``look_from`` and ``look_at``
-    when a look is possible and when it is due. ``failed`` is the order that failed last, until something succeeds.
+    ``doubt_from``. ``looked`` says whether it was in trouble when it was looked at last, ``suspected`` for which sign;
+    ``look_from`` and ``look_at`` are when a look is possible and when it is due. ``failed`` is the order that failed
+    last, until something succeeds.
     """
 
     uid: str = ""
@@ -59,6 +60,7 @@ class Memory:
     doubts: int = 0
     doubt_from: float = 0.0
     looked: bool = False
+    suspected: str = ""
     look_from: float = 0.0
     look_at: float = 0.0
     failed: Order | None = None
@@ -215,9 +217,11 @@ def _next_run(  # noqa: PLR0911 - as above
         if now >= memory.next_at:
             return Start(order, Lane.ROUTINE, "the period is over")
         news = bool(around.trouble) != memory.looked
+        # In pods, what does not run is seen there.
+        news |= seen.on_hosts and around.suspicion not in ("", memory.suspected)
         if (news and now >= memory.look_from) or (seen.on_hosts and now >= memory.look_at):
-            look = replace(order, operation=Operation.LOOK, in_trouble=bool(around.trouble))
-            return Start(look, Lane.ROUTINE, around.trouble or "to see how it is")
+            look = replace(order, operation=Operation.LOOK, in_trouble=bool(around.trouble), suspicion=around.suspicion)
+            return Start(look, Lane.ROUTINE, around.trouble or around.suspicion or "to see how it is")
         due = [
             memory.next_at,
             *([memory.doubt_from] if memory.doubt else ()),
@@ -284,6 +288,7 @@ def ended(
         running=None,
         cancelled="",
         looked=order.in_trouble,
+        suspected=order.suspicion,
         look_from=now + LOOK_AGAIN,
         look_at=now + LOOK_AT_HOSTS,
     )

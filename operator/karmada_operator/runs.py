@@ -42,6 +42,13 @@ def unready_of(report: Mapping[str, Any] | None) -> str:
     return next((str(each.get("message")) for each in found if each.get("status") == "False"), "")
 
 
+def several_of(report: Mapping[str, Any]) -> frozenset[str]:
+    """Components of which a report asks for more than one process."""
+    return frozenset(
+        str(each.get("name")) for each in report.get("components") or () if int(each.get("desired") or 0) > 1
+    )
+
+
 def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", owner: str = "") -> RunSpec:
     """Run of an order, with an id of its own. ``dead`` is the id of an earlier run whose lock may be taken over.
 
@@ -285,7 +292,7 @@ class Runs:
             return
         self._health.settle(instance)
         if secret := (ending.report.get("secretRef") or {}).get("name"):
-            self._probes.follow(instance, str(secret))
+            self._probes.follow(instance, str(secret), several_of(ending.report))
 
     def _suspect(self, key: Key, lane: Lane, ending: Ending) -> None:
         with self._guard:

@@ -9,12 +9,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Invalid, Unreachable
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import (
+    ApiError,
+    Invalid,
+    NotFound,
+    Unreachable,
+)
 from ansible_collections.karmada.installer.tests.unit.support import moments
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
-from karmada_operator import probes
+from karmada_operator import probes, renewals
 from karmada_operator.health import Instance
 from karmada_operator.probes import Finding, Member, Probes
+from karmada_operator.renewals import CONTROLLERS, place_of
 
 PROD, TEST = Instance("a", "prod"), Instance("a", "test")
 
@@ -28,22 +34,46 @@ class ControlPlane:
         self.asleep: set[str] = set()
         self.moments = itertools.count()
         self.clusters: list[Any] = []
-        self.closed = 0
+        self.closed = self.lists = self.heartbeats = 0
+        self.asked: set[str] = set()
+        self.search: ApiError | None = None
 
     def get_raw(self, path: str, **_: Any) -> str:
+        self.asked.add(path)
         if self.trouble:
             raise Unreachable("control plane", "GET", "/readyz", 0, "", self.trouble)
-        if self.unavailable and path != "/readyz":
+        if self.unavailable and path.startswith("/apis/cluster"):
             raise Unreachable("control plane", "GET", "/apis", 0, "", self.unavailable)
+        if self.search and path == "/apis/search.karmada.io/v1alpha1":
+            raise self.search
         return "ok"
+
+    def lease(self, name: str) -> dict[str, Any]:
+        renewed = "never" if name in self.asleep else f"at {next(self.moments)}"
+        spec = {"renewTime": renewed, "leaseDurationSeconds": 0.5, "holderIdentity": "one"}
+        return {"metadata": {"namespace": place_of(name)[0], "name": name}, "spec": spec}
+
+    def some(self, _version: str, kind: str, most: int) -> list[Any]:
+        assert kind == "Lease"
+        if self.trouble:
+            raise Unreachable("control plane", "GET", "/apis", 0, "", self.trouble)
+        self.lists += 1
+        others = [{"metadata": {"namespace": "karmada-cluster", "name": f"m{n}"}} for n in range(self.heartbeats)]
+        return [*others, *map(self.lease, CONTROLLERS[:3])][:most]
 
     def get(self, _version: str, kind: str, name: str, *_: Any) -> Any:
         if kind == "Lease":
-            renewed = "never" if name in self.asleep else f"at {next(self.moments)}"
-            return {"spec": {"renewTime": renewed, "leaseDurationSeconds": 1}}
+            return self.lease(name) if name in CONTROLLERS[:3] else None
         return next(each for each in self.clusters if each["metadata"]["name"] == name)
 
-    def table(self, *_: Any) -> Any:
+    def table(self, _version: str, kind: str) -> Any:
+        if kind == "APIService":
+            return [
+                {"Name": "v1.apps", "Service": "Local", "Available": "True"},
+                {"Name": "v1alpha1.search.karmada.io", "Service": "karmada-system/karmada-search"},
+                {"Name": "v1.of.somebody.else", "Service": "karmada-system/something"},
+            ]
+
         def row(each: Any) -> dict[str, Any]:
             conditions = each.get("status", {}).get("conditions", [{}])
             return {"Name": each["metadata"]["name"], "Ready": conditions[0].get("status"), "Age": "1m"}
@@ -93,6 +123,8 @@ class Site:
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     for name in ("EVERY", "SELDOM", "AGAIN"):
         monkeypatch.setattr(probes, name, 0.01)
+    # As much less as the pauses are.
+    monkeypatch.setattr(renewals, "DURATION", 0.0)
     made = Site()
     yield made
     made.probes.stop()
@@ -113,7 +145,7 @@ def test_trouble_is_told_when_it_lasts_and_so_is_its_end(site: Site) -> None:
     site.probes.follow(PROD, "s")
     assert site.told(PROD) == Finding("", ())
     plane.trouble = "cannot reach it"
-    assert site.told(PROD) == Finding("control plane: cannot reach it (GET /readyz)", ())
+    assert site.told(PROD) == Finding("control plane: cannot reach it (GET /apis)", ())
     # Its kubeconfig may be another one by now, so it is read again.
     until(lambda: plane.closed >= 2 and len(site.opened) >= 3, "another client")
     plane.trouble = ""
@@ -140,7 +172,7 @@ def test_an_aggregated_api_or_a_webhook_that_does_not_answer_is_trouble(site: Si
     plane.unavailable = ""
     assert site.told(PROD).trouble == ""
     plane.webhook = "failed calling webhook"
-    words = "the admission webhook does not judge policies: a good policy was refused"
+    words = "the admission webhook does not judge policies: control plane: failed calling webhook"
     assert site.told(PROD).trouble.startswith(words)
     plane.webhook = ""
     assert site.told(PROD).trouble == ""
@@ -156,6 +188,37 @@ def test_a_controller_that_does_not_renew_its_lease_is_not_at_work(site: Site) -
     assert site.told(PROD).trouble == words
     plane.asleep = set()
     assert site.told(PROD).trouble == ""
+
+
+def test_where_there_are_many_leases_each_is_read_alone(site: Site) -> None:
+    """Of those that the first page would not have."""
+    plane = site.planes[PROD]
+    plane.heartbeats = probes.FEW
+    site.probes.follow(PROD, "s")
+    assert site.told(PROD) == Finding("", ())
+    plane.asleep = {"karmada-scheduler"}
+    assert site.told(PROD).trouble == "at work no more, by their Leases: karmada-scheduler"
+    assert plane.lists == 1
+
+
+def test_a_further_server_of_an_aggregated_api_that_does_not_answer_is_trouble(site: Site) -> None:
+    """Those of others are theirs."""
+    plane = site.planes[PROD]
+    site.probes.follow(PROD, "s")
+    assert site.told(PROD) == Finding("", ())
+    plane.search = ApiError("control plane", "GET", "/apis", 503, "", "service unavailable")
+    assert site.told(PROD).trouble.startswith("karmada-search does not answer: control plane: service unavailable")
+    plane.search = NotFound("control plane", "GET", "/apis", 404, "", "taken away")
+    assert site.told(PROD).trouble == ""
+    assert not [each for each in plane.asked if "somebody" in each]
+
+
+def test_all_that_is_wrong_is_told_at_once(site: Site) -> None:
+    plane = site.planes[PROD]
+    site.probes.follow(PROD, "s")
+    site.told(PROD)
+    plane.unavailable, plane.webhook = "no endpoints", "failed calling webhook"
+    assert [each.split()[1] for each in site.told(PROD).trouble.split("; ")] == ["aggregated", "admission"]
 
 
 def test_one_that_cannot_be_reached_from_here_is_left_to_runs(site: Site) -> None:

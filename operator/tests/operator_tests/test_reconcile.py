@@ -180,6 +180,24 @@ def test_trouble_is_looked_at_once_and_so_is_its_end() -> None:
     assert decide(replace(SEEN, generation=2), memory, 100.0, trouble).order.operation is Operation.INSTALL  # type: ignore[union-attr]
 
 
+def test_a_sign_that_something_does_not_run_is_looked_at_once_on_plain_hosts() -> None:
+    """Such as another leader: the one before it may have ended for good. In pods that is seen without a look."""
+    hosts, sign = replace(SEEN, on_hosts=True), Around(suspicion="another process holds the Lease of x (1)")
+    look = replace(order_of(hosts), operation=Operation.LOOK, suspicion=sign.suspicion)
+    memory = after(hosts)
+    assert decide(hosts, memory, LOOK_AGAIN, sign) == Start(look, Lane.ROUTINE, sign.suspicion)
+    assert isinstance(decide(SEEN, memory, LOOK_AGAIN, sign), Wait)
+    assert decide(hosts, memory, 1.0, sign) == Wait("everything is done", LOOK_AGAIN)
+    looked = ended(started(memory, look), Outcome.SUCCEEDED, 100.0, period=PERIOD, chance=0.0, unready="")
+    assert isinstance(decide(hosts, looked, 1000.0, sign), Wait)
+    another = Around(suspicion="another process holds the Lease of x (2)")
+    assert isinstance(decide(hosts, looked, 1000.0, another), Start)
+    # Probes begin anew after a run, and so do their signs.
+    run = ended(started(looked, order_of(hosts)), Outcome.SUCCEEDED, 1000.0, period=PERIOD, chance=0.0)
+    assert isinstance(decide(hosts, run, 1100.0), Wait)
+    assert isinstance(decide(hosts, run, 1100.0, sign), Start)
+
+
 def test_what_a_look_finds_stopped_on_plain_hosts_is_brought_back() -> None:
     hosts = replace(SEEN, on_hosts=True)
     look = replace(order_of(hosts), operation=Operation.LOOK, in_trouble=True)

@@ -14,7 +14,7 @@ from ansible_collections.karmada.installer.tests.unit.support.stub_api import St
 from karmada_operator import reconcile, wishes
 from karmada_operator.executor import Left, RunSpec, UnderWay
 from karmada_operator.orders import Operation, Order, Outcome
-from karmada_operator.runs import unready_of
+from karmada_operator.runs import several_of, unready_of
 
 from operator_tests.stand_ins import (
     FINALIZER,
@@ -290,3 +290,9 @@ def test_what_is_left_behind_is_told_to_nobody(api: StubApi, cluster: Cluster) -
         run.leave()
     assert "lastRun" not in live(api, "x")["status"]
     assert condition(api, "Progressing") == "True Running"
+
+
+def test_another_process_can_take_over_where_a_report_asks_for_several() -> None:
+    rows = [{"name": "karmada-scheduler", "desired": 3, "ready": 1}, {"name": "etcd", "desired": 1}, {"name": "x"}]
+    assert several_of({"components": rows}) == {"karmada-scheduler"}
+    assert several_of({}) == frozenset()

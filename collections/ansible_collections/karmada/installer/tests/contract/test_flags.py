@@ -92,6 +92,27 @@ def test_a_program_refuses_a_gate_that_is_not_on_record(name: str, stops: str, a
     assert after in says("AllBeta")
 
 
+@pytest.mark.parametrize("component", [each for each in PROGRAMS if each.stops_with], ids=lambda each: each.name)
+def test_a_program_that_is_told_to_stop_ends_as_its_unit_is_told(component: Component, tmp_path: Path) -> None:
+    """Before it leads as well as after that: systemd would call it failed."""
+    nobody, health, metrics = conftest.free_ports(3)
+    cluster = {"name": "x", "cluster": {"server": f"http://127.0.0.1:{nobody}"}}
+    context = {"name": "x", "context": {"cluster": "x", "user": ""}}
+    kubeconfig, log = tmp_path / "kubeconfig", tmp_path / "program.log"
+    kubeconfig.write_text(yaml.safe_dump({"clusters": [cluster], "contexts": [context], "current-context": "x"}))
+    command = [
+        binary(BINARIES[component.name]),
+        f"--kubeconfig={kubeconfig}",
+        f"--health-probe-bind-address=127.0.0.1:{health}",
+        f"--metrics-bind-address=127.0.0.1:{metrics}",
+    ]
+    with ExitStack() as processes:
+        process = conftest.started(processes, log, command)
+        conftest.wait_until(lambda: b"acquire leader lease" in log.read_bytes(), (process,), tmp_path)
+        process.terminate()
+        assert process.wait(60) == component.stops_with
+
+
 # -- etcd --------------------------------------------------------------------------------------------------------------
 
 

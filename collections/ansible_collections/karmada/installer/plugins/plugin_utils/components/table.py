@@ -29,6 +29,9 @@ from .types import (
     pushed_members,
 )
 
+#: Exit status of klog's Fatal, with which a program of Karmada ends that gives up its Lease, when it is stopped, too.
+_FATAL = 255
+
 # Certificate authorities, each trusted for one purpose only, so that each can be replaced alone.
 KARMADA_CA = "karmada-ca"  # serving certificates and component identities
 CLIENT_SIGNING_CA = "client-signing-ca"  # used by kube-controller-manager to sign certificate requests
@@ -235,6 +238,7 @@ KARMADA_SCHEDULER = Component(
     ports={"health": 10351, "metrics": 10361},
     health=Health(port="health", live="/healthz", ready="/healthz"),
     arguments=flags.scheduler,
+    stops_with=_FATAL,
     takes_feature_gates=True,
     calls=(_TO_APISERVER, _TO_ESTIMATORS),
     metrics_port="metrics",
@@ -268,6 +272,7 @@ KARMADA_DESCHEDULER = Component(
     ports={"health": 10358, "metrics": 10368},
     health=Health(port="health", live="/healthz", ready="/healthz"),
     arguments=flags.descheduler,
+    stops_with=_FATAL,
     optional=True,
     calls=(_TO_APISERVER, _TO_ESTIMATORS),
     metrics_port="metrics",

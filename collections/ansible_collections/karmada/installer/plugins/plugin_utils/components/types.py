@@ -247,6 +247,8 @@ class Component:
     metrics_apart: bool = False
     #: True if it tells systemd that it has started.
     notifies_systemd: bool = False
+    #: Exit status, beside 0, with which it ends when it is told to stop: no failure then.
+    stops_with: int = 0
     #: It becomes ready only once its API is registered, so it must be reachable before.
     ready_when_registered: bool = False
     #: Names of files that it reads anew for each connection, so that a change restarts nothing. It reads all others

@@ -57,10 +57,20 @@ def not_listed(control_plane: Cluster) -> str | None:
 
 def not_judged(control_plane: Cluster) -> str | None:
     """Reason why the webhook does not judge policies now, or None. Sends dry runs only."""
+    return not_accepted(control_plane) or not_refused(control_plane)
+
+
+def not_accepted(control_plane: Cluster) -> str | None:
+    """Reason why a good policy is not accepted now, or None, by a dry run."""
     try:
         control_plane.apply(_POLICY, dry_run=True)
     except ApiError as error:
         return f"a good policy was refused: {error}"
+    return None
+
+
+def not_refused(control_plane: Cluster) -> str | None:
+    """Reason why the webhook does not refuse a bad policy now, or None, by a dry run."""
     try:
         control_plane.apply({**_POLICY, "spec": {**_POLICY["spec"], "placement": _PLACEMENT_WITH_BOTH}}, dry_run=True)
     except (Invalid, Forbidden):

@@ -266,6 +266,8 @@ def component_unit(
         ("ExecStart", " \\\n  ".join(unit_text.argument(part) for part in [program(instance, component), *arguments])),
         ("Restart", "always"),
         ("RestartSec", "2"),
+        # Otherwise a unit that was stopped stays in state "failed", on a host that is handed over, too.
+        *((("SuccessExitStatus", str(component.stops_with)),) if component.stops_with else ()),
         ("TimeoutStartSec", "infinity"),
         ("TimeoutStopSec", "60"),
         ("LimitNOFILE", "1048576"),

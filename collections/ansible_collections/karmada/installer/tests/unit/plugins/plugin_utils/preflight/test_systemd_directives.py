@@ -14,7 +14,7 @@ from ansible_collections.karmada.installer.tests.unit.support.host_facts import 
 #: Directives that every systemd has that anybody still runs.
 _OLD = (
     *("Description", "Documentation", "After", "Wants", "Type", "User", "Group", "Environment", "ExecStart"),
-    *("Restart", "RestartSec", "TimeoutStartSec", "TimeoutStopSec", "LimitNOFILE", "WantedBy"),
+    *("Restart", "RestartSec", "TimeoutStartSec", "TimeoutStopSec", "LimitNOFILE", "WantedBy", "SuccessExitStatus"),
     *("CapabilityBoundingSet", "SystemCallFilter", "DevicePolicy", "NoNewPrivileges", "PrivateDevices"),
     *("PrivateTmp", "ProtectHome", "ProtectSystem", "SystemCallArchitectures", "SystemCallErrorNumber"),
     *("UMask", "RestrictAddressFamilies", "CPUQuota"),

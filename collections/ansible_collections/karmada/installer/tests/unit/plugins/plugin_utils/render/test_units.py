@@ -123,6 +123,11 @@ class TestEveryComponent:
             ["/var/lib/karmada/prod/etcd"] if component is ETCD else []
         )
 
+    def test_is_not_called_failed_when_it_was_told_to_stop(self, component: Component) -> None:
+        """Karmada's schedulers give up their Lease by a fatal error, whoever ends them."""
+        said = [value for key, value in unit(instance(), component) if key == "SuccessExitStatus"]
+        assert said == (["255"] if component.name in ("karmada-scheduler", "karmada-descheduler") else [])
+
     def test_says_where_its_health_is(self, component: Component) -> None:
         health = tree(instance(), component)["units"][0]["health"]
         address = "192.0.2.1" if component is KARMADA_APISERVER else "127.0.0.1"
