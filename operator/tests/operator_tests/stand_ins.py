@@ -161,17 +161,20 @@ class FakeExecutor:
         self.order: list[str] = []
         #: what an earlier operator has started
         self.left_over: list[Left] = []
+        self._closed = False
 
     def start(self, spec: RunSpec) -> FakeRun:
         run = FakeRun(spec)
         with self.guard:
+            if self._closed:
+                raise OSError("the operator ends")
             # Of one control plane nothing is worked on side by side.
             instances = [each.spec.deployment or each.spec.name for each in self.under_way if not each.over]
             assert (spec.deployment or spec.name) not in instances
             self.order.append(spec.name)
+            self.under_way.append(run)
         if self.at_once:
             self.at_once(run)
-        self.under_way.append(run)
         self.started.put(run)
         return run
 
@@ -179,7 +182,9 @@ class FakeExecutor:
         return self.left_over
 
     def close(self) -> None:
-        for each in self.under_way:
+        with self.guard:
+            self._closed, under_way = True, list(self.under_way)
+        for each in under_way:
             each.cancel("the operator ends")
 
     def next(self) -> FakeRun:
