@@ -92,7 +92,7 @@ def test_what_a_survivor_has_is_confirmed_by_the_name_of_the_member() -> None:
     started_by = decide(seen_of(confirmed), Memory(), 0.0, BESIDE)
     assert isinstance(started_by, Start)
     assert (started_by.order.operation, started_by.why) == (Operation.RESTORE, "prod-etcd-0 is confirmed")
-    ending = Ending(Outcome.SUCCEEDED)
+    ending = Ending(Outcome.SUCCEEDED, report={"phase": "Quarantined"})
     told = OfRestores().after(Told(), seen_of(confirmed), started_by.order, ending, RUN)
     assert told.phase == "Quarantined"
     assert told.fields["backup"] is None, "the run has named it, and a member is no backup"
