@@ -149,9 +149,7 @@ def test_a_plain_host_sends_what_it_has_if_the_document_says_so(
     monkeypatch.setattr(survivor, "seen", lambda *_: {})
     monkeypatch.setattr(survivor, "not_lost", lambda *_: iter(()))
     now, etcd = samples.NOW.isoformat(timespec="seconds"), EtcdState(samples.TOKEN)
-    record = RestoreState(
-        "back", "nightly", BACKUP, now, samples.TOKEN, 2, 1, etcd, NAMES, step=earlier, survivor=NAME
-    )
+    record = RestoreState("back", "nightly", BACKUP, now, samples.TOKEN, 2, 1, etcd, NAMES, step=earlier, survivor=NAME)
     run = fake_run(DOCUMENT, FakeCluster("host"), stored=samples.state(restore=record if earlier else None))
     assert survivor.sender(run, Asked(keys=("key",)), run.state.restore) == sends
     assert survivor.sender(fake_run(DOCUMENT, FakeCluster("nothing")), Asked(keys=("key",)), None) == ""
