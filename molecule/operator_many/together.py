@@ -28,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared" / "tools")
 from steady_client import keep_figure
 
 LOOK_SECONDS = 1
+#: Other playbooks look only, and have turns of their own.
+INSTALL = "karmada.installer.install"
 
 
 class Run(NamedTuple):
@@ -40,7 +42,7 @@ class Run(NamedTuple):
 
 
 def runs_of(lines: Iterable[str]) -> list[Run]:
-    """Runs in the log of an operator, by their beginning."""
+    """Installations in the log of an operator, by their beginning."""
     found: dict[str, Run] = {}
     for line in lines:
         try:
@@ -50,7 +52,7 @@ def runs_of(lines: Iterable[str]) -> list[Run]:
         if "run" not in said:
             continue
         at, run, message = datetime.fromisoformat(said["time"]).timestamp(), said["run"], said["message"]
-        if message.startswith("starts "):
+        if message.startswith(f"starts {INSTALL}:"):
             found[run] = Run(at, float("inf"), said["object"].rpartition(" ")[2], "")
         elif message.startswith("run ended: ") and run in found:
             found[run] = found[run]._replace(ended=at, outcome=message.split(": ")[1].split(",")[0])

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from . import schedules
 from .kinds import Key, Lane
 
+_LOG = logging.getLogger(__name__)
 _OBJECT = ("kind", "namespace", "name")
 _SECONDS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1800, 3600)
 
@@ -120,8 +123,7 @@ class Server(threading.Thread):
             "/healthz": lambda: _probed(healthy()),
             "/readyz": lambda: _probed(ready()),
         }
-        self._server = ThreadingHTTPServer(address, type("Handler", (_Handler,), {"pages": pages}))
-        self._server.daemon_threads = True
+        self._server = _Listener(address, type("Handler", (_Handler,), {"pages": pages}))
         self.port = int(self._server.server_address[1])
 
     def run(self) -> None:
@@ -131,6 +133,15 @@ class Server(threading.Thread):
         """Close the server."""
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as in the class above it
+        """Log what went wrong as one line; that who asked did not wait for the answer is no news."""
+        if not isinstance(sys.exception(), OSError):
+            _LOG.exception("a page could not be shown to %s", client_address[0])
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -53,6 +53,11 @@ def test_a_second_turn_of_a_namespace_before_the_first_of_another_is_told():
     assert len(judged(run("a/1", 0, 10), run("a/3", 1, 5), run("b/2", 6, 20))) == 1
 
 
+def test_a_look_in_between_is_no_installation():
+    look = [line.replace(together.INSTALL, "karmada.installer.report") for line in run("a/1", 12, 13)]
+    assert judged(run("a/1", 0, 10), run("b/2", 1, 5), look, run("a/3", 6, 20)) == []
+
+
 def test_memory_is_that_of_a_control_group_of_either_version():
     one = "5:cpu,cpuacct:/kubepods/x\n4:memory:/kubepods/x\n0::/kubepods/x\n"
     assert together.group_files(one)[0] == "/sys/fs/cgroup/memory/kubepods/x/memory.usage_in_bytes"

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import threading
 import urllib.error
 import urllib.request
@@ -98,6 +100,33 @@ def test_figures_and_probes() -> None:
         assert page(server, "/healthz") == (503, "stuck\n")
         assert page(server, "/readyz") == (503, "watch Widget\n")
         assert page(server, "/else")[0] == 404
+    finally:
+        server.stop()
+
+
+def test_who_does_not_wait_for_a_page_is_no_news(capsys: pytest.CaptureFixture[str]) -> None:
+    asked, gone = threading.Event(), threading.Event()
+
+    def healthy() -> str:
+        asked.set()
+        gone.wait(300)
+        return ""
+
+    def answering() -> bool:
+        return any("process_request_thread" in each.name for each in threading.enumerate())
+
+    server = Server(("127.0.0.1", 0), Metrics(), healthy=healthy, ready=lambda: "")
+    server.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            # Closed, it is refused at once, as by a kubelet whose probe has timed out.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            until(asked.is_set)
+        gone.set()
+        until(lambda: not answering())
+        assert capsys.readouterr().err == "", "the log has lines of JSON and nothing else"
+        assert page(server, "/healthz") == (200, "ok\n")
     finally:
         server.stop()
 
