@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 
 from ..problems import Severity, number_of
 from .layout import columns, cut, duration, labelled, table, wrapped
-from .report import ComponentStatus, MemberStatus, Observation, age, etcd_version, missing, status, warnings
+from .backups import age
+from .report import ComponentStatus, MemberStatus, Observation, etcd_version, missing, status, warnings
 
 #: Members that have a row, those that are not ready first.
 MOST_MEMBERS = 15

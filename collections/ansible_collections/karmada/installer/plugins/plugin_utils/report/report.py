@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ..components.state import LastBackup
 from ..etcd.client import EndpointStatus
@@ -15,6 +15,7 @@ from ..etcd.health import Health, Seen
 from ..members.broken import BrokenMember
 from ..problems import Problem, Reason, Severity, in_order
 from ..run.changes import StepChange
+from . import backups
 
 #: Certificates with less validity left than this cause a warning.
 EXPIRY_WARNING = timedelta(days=30)
@@ -36,8 +37,6 @@ MOST_MEMBERS, MOST_COMPONENTS, MOST_CERTIFICATES = 1000, 1024, 64
 
 #: Members of etcd, and characters of the name of one, that the schema of the status allows.
 MOST_ETCD_MEMBERS, _NAME = 16, 253
-#: Series of backups that the schema of the status allows.
-MOST_BACKUPS = 64
 
 T = TypeVar("T")
 
@@ -196,7 +195,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         },
         **_of_members(observed),
         **_of_certificates(observed.certificates),
-        **({"backups": _backups(observed)} if observed.backups else {}),
+        **({"backups": backups.rows(observed.backups)} if observed.backups else {}),
         "changes": [each.plain for each in observed.changes[:MOST_CHANGES]],
         "changesTotal": len(observed.changes),
         "problems": [
@@ -361,17 +360,6 @@ def problems(observed: Observation) -> list[Problem]:
     return in_order(found)
 
 
-def age(since: str, now: datetime) -> str:
-    """Time since then in the notation of kubectl: 45s, 12m, 5h, 3d."""
-    if not since:
-        return "-"
-    seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= length:
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"
-
-
 def _phase(observed: Observation, *, ready: bool) -> str:
     if observed.quarantined:
         return "Quarantined"
@@ -429,34 +417,9 @@ def _material(observed: Observation) -> dict[str, Any]:
     return _condition(observed, "MaterialFetched", not lacking, reason, told)
 
 
-class _Fault(NamedTuple):
-    """Reason why a series is no help in an emergency, as a word for programs and for people, and what to do."""
-
-    reason: str
-    what: str
-    remedy: str = ""
-
-
-def _faults_of_backups(observed: Observation) -> list[_Fault]:
-    """Faults of the series: without a backup, with one that is too old, or with one that no other place can use."""
-    if observed.final_backup:
-        return []
-    found = []
-    for series, last in observed.backups.items():
-        if last is None:
-            found.append(_Fault("NoBackup", f"EtcdBackup {series} has no verified backup yet"))
-            continue
-        old = observed.now - datetime.fromisoformat(last.started)
-        if last.allowed and old > timedelta(seconds=last.allowed):
-            told = f"the newest verified backup of EtcdBackup {series} is {age(last.started, observed.now)} old"
-            found.append(_Fault("TooOld", told))
-        if last.name in observed.only_here:
-            told = (
-                f"{last.name} and what is older of EtcdBackup {series} can be restored here, and be taken over "
-                "nowhere: members have noted a hand-over or move since"
-            )
-            found.append(_Fault("OnlyHere", told, f"karmada.installer.backup -e backup_now={series}"))
-    return found
+def _faults_of_backups(observed: Observation) -> list[backups.Fault]:
+    """Faults of the series; none where no backup is taken any more."""
+    return [] if observed.final_backup else backups.faults(observed.backups, observed.only_here, observed.now)
 
 
 def _backup_condition(observed: Observation) -> dict[str, Any]:
@@ -470,26 +433,6 @@ def _backup_condition(observed: Observation) -> dict[str, Any]:
     reason = next(each for each in ("NoBackup", "TooOld", "OnlyHere") if each in reasons)
     told = "; ".join(each.what for each in faults)
     return _condition(observed, "BackupHealthy", False, reason, told[:MESSAGE_LENGTH])
-
-
-def _backups(observed: Observation) -> list[dict[str, Any]]:
-    return [
-        {
-            "series": series,
-            **(
-                {
-                    "name": last.name,
-                    "startTime": last.started.replace("+00:00", "Z"),
-                    "sizeBytes": last.size,
-                    "revision": last.revision,
-                    "durationSeconds": last.duration,
-                }
-                if last
-                else {}
-            ),
-        }
-        for series, last in list(observed.backups.items())[:MOST_BACKUPS]
-    ]
 
 
 def _etcd_condition(observed: Observation, etcd: Health) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifes
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import block, report
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import backups, block, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import (
     ComponentStatus,
     HostStatus,
@@ -347,8 +347,8 @@ def test_what_may_hurt_tomorrow_is_said_today() -> None:
     ("ago", "said"), [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h"), (172800, "2d")]
 )
 def test_age(ago: int, said: str) -> None:
-    assert report.age((NOW - timedelta(seconds=ago)).isoformat(), NOW) == said
-    assert report.age("", NOW) == "-"
+    assert backups.age((NOW - timedelta(seconds=ago)).isoformat(), NOW) == said
+    assert backups.age("", NOW) == "-"
 
 
 def test_problems_of_members_come_before_warnings_as_data_that_the_schema_takes() -> None:
