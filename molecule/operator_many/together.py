@@ -116,7 +116,8 @@ def _memory(options: argparse.Namespace) -> int:
     ).stdout
     usage, statistics = group_files(groups)
     # What runs in the node outlives the program that brought it there; it ends with its input.
-    loop = f"exec 3<&0; (cat <&3 >/dev/null; kill $$) & while cat {usage} {statistics}; do echo; sleep {LOOK_SECONDS}; done"
+    ends = "exec 3<&0; (cat <&3 >/dev/null; kill $$) &"
+    loop = f"{ends} while cat {usage} {statistics}; do echo; sleep {LOOK_SECONDS}; done"
     seen: list[int] = []
     with subprocess.Popen(
         [*node, "sh", "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
