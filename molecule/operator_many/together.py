@@ -115,9 +115,13 @@ def _memory(options: argparse.Namespace) -> int:
         [*node, "cat", f"/proc/{options.process}/cgroup"], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
     usage, statistics = group_files(groups)
-    loop = f"while cat {usage} {statistics}; do echo; sleep {LOOK_SECONDS}; done"
+    # What runs in the node outlives the program that brought it there; it ends with its input.
+    ends = "exec 3<&0; (cat <&3 >/dev/null; kill $$) &"
+    loop = f"{ends} while cat {usage} {statistics}; do echo; sleep {LOOK_SECONDS}; done"
     seen: list[int] = []
-    with subprocess.Popen([*node, "sh", "-c", loop], stdout=subprocess.PIPE, text=True) as looking:
+    with subprocess.Popen(
+        [*node, "sh", "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as looking:
 
         def look() -> None:
             text = ""
@@ -131,7 +135,8 @@ def _memory(options: argparse.Namespace) -> int:
         thread = threading.Thread(target=look)
         thread.start()
         code = subprocess.run(options.command, check=False).returncode
-        looking.terminate()
+        if looking.stdin:
+            looking.stdin.close()
         thread.join()
     if not seen:
         print("broken: nothing was seen of its memory")
