@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ..problems import Severity, number_of
-from .layout import columns, cut, duration, labelled, table, wrapped
 from .backups import age
+from .layout import columns, cut, duration, labelled, table, wrapped
 from .report import ComponentStatus, MemberStatus, Observation, etcd_version, missing, status, warnings
 
 #: Members that have a row, those that are not ready first.
