@@ -389,11 +389,7 @@ def _recorded(run: Run, series: Wanted, target: Target, beginning: Beginning, ma
 
 
 def last_of(series: Wanted, made: Record, epoch: int) -> LastBackup:
-<<<<<<< HEAD
     """Record of the state about the newest backup of a series; ``epoch`` is that of the claim in its keys."""
-=======
-    """Record in the state of the newest backup of a series; ``epoch`` is that of the claim in its keys."""
->>>>>>> rest
     allowed = INTERVALS * longest_gap(series.schedule, made.start)
     return LastBackup(
         made.name, made.started, made.size, made.revision, made.duration_seconds, int(allowed.total_seconds()), epoch
