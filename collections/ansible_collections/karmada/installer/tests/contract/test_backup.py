@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +243,10 @@ def test_a_backup_by_somebody_else_is_listed_and_never_deleted(run: Run, target:
 
 
 def test_old_ones_go_after_a_success(run: Run, target: DirectoryTarget) -> None:
-    first, second = taken(run, target), taken(run, target)
+    first = taken(run, target)
+    # Their order is that of the seconds in which they began.
+    until(lambda: datetime.now(UTC).replace(microsecond=0) > datetime.fromisoformat(first.started), "the next second")
+    second = taken(run, target)
     own = series.own(series.found(target, series.signer(run)), "nightly", run.state.owner)
     assert series.delete_old(target, replace(NIGHTLY, retention=Retention(0, 0, 0)), own, ()).names == (first.name,)
     assert target.names() == [second.name]
