@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -197,8 +198,12 @@ def test_a_fork_that_nobody_has_noted_yet_is_ended() -> None:
     if not pid:
         _wait_for_ever()
     assert pid not in [each.pid for each in multiprocessing.active_children()]
-    assert run_process.end_forks()
-    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    try:
+        assert run_process.end_forks()
+        assert os.waitpid(pid, os.WNOHANG) == (pid, signal.SIGKILL)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_every_fork_says_the_same_of_the_run() -> None:
