@@ -34,12 +34,12 @@ def _of(host: Host, observed: HostObservation, user: str) -> Problem:
     so_far = f'done up to "{observed.done}"' if observed.done else "nothing was changed there"
     if lost := observed.lost:
         why = host_access.problem(lost.reason, host=host.name, address=host.address, user=user)
-        return Problem(
-            f'{so_far}; it was lost in "{lost.step}", and what of that is done is not known: {why.what}',
-            where,
-            why.remedy,
-            reason=Reason.HOST_STEP_FAILED,
+        when = (
+            "at the end of that"
+            if lost.step == observed.done
+            else f'in "{lost.step}", and what of that is done is not known'
         )
+        return Problem(f"{so_far}; it was lost {when}: {why.what}", where, why.remedy, reason=Reason.HOST_STEP_FAILED)
     if observed.stopped:
         text = f'{so_far}; it failed in "{observed.stopped}"'
         return Problem(text, where, "see the error of that step", reason=Reason.HOST_STEP_FAILED)

@@ -61,8 +61,21 @@ class HostAction(StepAction):
             return self._spared(arguments)
         except AnsibleError as error:
             # The connection or a file transfer failed. Ansible reports that; its consequences are reported at the end.
-            self.note(lost=Lost(self._task.name, redacted(str(error))))
+            self._note_loss(error)
             raise
+
+    def cleanup(self, force: bool = False) -> None:
+        """Remove Ansible's temporary files on the host; a host that is lost now, after its step, is noted as lost."""
+        try:
+            super().cleanup(force)
+        except AnsibleError as error:
+            # Without a run the step was refused, and said so.
+            if hasattr(self, "karmada"):
+                self._note_loss(error)
+            raise
+
+    def _note_loss(self, error: AnsibleError) -> None:
+        self.note(lost=Lost(self._task.name, redacted(str(error))))
 
     def _spared(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Perform the step. A failure on a host that only members need becomes their problem and does not end the run.

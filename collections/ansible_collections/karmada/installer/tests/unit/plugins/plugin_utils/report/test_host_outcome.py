@@ -38,6 +38,12 @@ def test_a_host_that_is_lost_is_named_with_its_step_and_the_others_with_theirs()
     assert third.startswith('host cp3 (192.0.2.12): done up to "Send the programs"; it failed in "Start etcd"')
 
 
+def test_a_host_that_is_lost_when_its_step_is_done_is_said_to_have_done_it() -> None:
+    observed = {"cp2": {"done": "Send the programs", "lost": {"step": "Send the programs", "reason": SILENT}}}
+    _first, second, _third = told(observed, Reached.PART)
+    assert 'done up to "Send the programs"; it was lost at the end of that: it does not answer' in second
+
+
 def test_a_host_that_nothing_was_done_on_is_said_to_be_untouched() -> None:
     observed = {"cp1": {"done": "Send the programs"}, "cp2": {"lost": {"step": "Note", "reason": SILENT}}}
     assert [text.split(": ")[1].split(";")[0] for text in told(observed, Reached.PART)] == [

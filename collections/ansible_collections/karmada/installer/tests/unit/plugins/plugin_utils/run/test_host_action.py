@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
 from ansible_collections.karmada.installer.plugins.action import journal, member_log, reach_from_host
 from ansible_collections.karmada.installer.plugins.plugin_utils import redaction
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
@@ -141,6 +142,20 @@ def test_what_the_connection_says_tells_no_secret() -> None:
     _found, refusal = host_action.refusal_of(lost)
     assert TOKEN not in refusal
     assert "last lines" in refusal
+
+
+def test_a_host_that_is_lost_after_its_step_is_noted_as_lost(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(_action: Any, _force: bool = False) -> None:
+        raise AnsibleConnectionFailure(f"Connection timed out: token={TOKEN}")
+
+    asking.action.on_host("_host_tree", state="present")
+    monkeypatch.setattr(ActionBase, "cleanup", lost)
+    with pytest.raises(AnsibleConnectionFailure):
+        asking.action.cleanup()
+    seen_then = asking.action.seen
+    assert (seen_then.lost.step, seen_then.done) == (asking.action._task.name, asking.action._task.name)
+    assert "Connection timed out" in seen_then.lost.reason
+    assert TOKEN not in seen_then.lost.reason
 
 
 def test_the_files_of_a_host_are_read_as_they_are(asking: Asking) -> None:
