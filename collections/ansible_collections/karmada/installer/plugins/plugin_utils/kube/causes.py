@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -12,7 +12,7 @@ from ..redaction import redacted
 from .cluster import Cluster
 from .errors import ApiError
 from .objects import Ref
-from .readiness import cause_in_brief, crashing, hopeless, not_pulled, reason_not_ready
+from .readiness import cause_in_brief, crashing, hopeless, not_pulled, reason_not_ready, refused_pull
 
 Related = list[Object]
 
@@ -22,8 +22,22 @@ EXPLAIN_SECONDS = 5.0
 GRACE_SECONDS = 15.0
 # Seconds for which an image pull may fail. The kubelet tries some four times; a registry may be away for a moment.
 PULL_SECONDS = 60.0
+# Seconds for which it may fail by an answer that trying again does not change. The kubelet tries twice or more.
+REFUSED_PULL_SECONDS = 25.0
 LOG_LINES = 10
 _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
+
+
+@dataclass
+class _Hopeless:
+    """Trouble that waiting does not mend: since when (monotonic seconds), and for how many seconds it is borne."""
+
+    since: float
+    patience: float
+
+    @property
+    def over(self) -> float:
+        return self.since + self.patience
 
 
 class Causes:
@@ -35,7 +49,7 @@ class Causes:
         self._grace = grace
         self._related: dict[Ref, Related] = {}
         self._old_events: dict[str, object] | None = None
-        self._hopeless_since: dict[tuple[Ref, float], float] = {}
+        self._hopeless: dict[tuple[Ref, Callable[..., str | None]], _Hopeless] = {}
 
     def of(self, ref: Ref) -> Related:
         """Pods, claims and events of an object, as of the last look."""
@@ -74,17 +88,26 @@ class Causes:
         """Reason of an object that is not ready and has been hopeless for the grace period of its trouble, or None."""
         found = None
         related = self.of(ref)
-        for reason, patience in ((hopeless(obj, related), self._grace), (not_pulled([obj, *related]), PULL_SECONDS)):
+        unpulled = not_pulled([obj, *related])
+        pull = REFUSED_PULL_SECONDS if unpulled and refused_pull(unpulled) else PULL_SECONDS
+        for which, reason, patience in (
+            (hopeless, hopeless(obj, related), self._grace),
+            (not_pulled, unpulled, pull),
+        ):
             if reason is None:
-                self._hopeless_since.pop((ref, patience), None)
-            elif now - self._hopeless_since.setdefault((ref, patience), now) >= patience:
+                self._hopeless.pop((ref, which), None)
+                continue
+            trouble = self._hopeless.setdefault((ref, which), _Hopeless(now, patience))
+            # Between two tries the kubelet may say less than it knows.
+            trouble.patience = min(trouble.patience, patience)
+            if now >= trouble.over:
                 found = reason
         return found
 
     def give_up_at(self, refs: Iterable[Ref]) -> float:
         """Time at which the first of these is lost unless its trouble passes; infinite if none is hopeless."""
         among = set(refs)
-        return min((since + each[1] for each, since in self._hopeless_since.items() if each[0] in among), default=inf)
+        return min((each.over for (ref, _which), each in self._hopeless.items() if ref in among), default=inf)
 
     def with_logs(self, ref: Ref, obj: Object | None, reason: str) -> str:
         """Reason with the last log lines of crashing containers."""

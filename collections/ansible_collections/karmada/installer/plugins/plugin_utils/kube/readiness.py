@@ -19,6 +19,14 @@ UNPULLED_WAITING = frozenset({"ErrImagePull", "ImagePullBackOff"})
 MAX_EVENTS = 3
 # Reasons of a container whose image cannot be pulled.
 _NOT_PULLED = ("ErrImagePull", "ImagePullBackOff")
+# What a kubelet says of a registry that answered, or of a name that nobody has: trying again changes neither. A name
+# server that fails says "server misbehaving" or nothing in time. Words of containerd and CRI-O, with those of the
+# distribution specification's error codes.
+_REFUSED_PULL = re.compile(
+    r"not found|no such host|manifest unknown|name unknown|repository does not exist|unauthorized"
+    r"|authentication required|authorization failed|access (?:is )?denied|requested access to the resource is denied",
+    re.IGNORECASE,
+)
 # Prefixes that an event puts before the text of a container's status or of a condition.
 _BEGINNING = re.compile(r'^(Error: |Error creating: |Failed to pull image "[^"]*": )')
 # Waiting reasons of a container that has only just begun.
@@ -81,6 +89,11 @@ def not_pulled(related: Related) -> str | None:
                 trouble = f"pod {one['metadata']['name']}: {_container_trouble(status)}"
                 return "; ".join([trouble, *_warnings(related, trouble)])
     return None
+
+
+def refused_pull(reason: str) -> bool:
+    """Answer, in a reason of ``not_pulled``, that another try gets again: no such image, or none for this reader."""
+    return _REFUSED_PULL.search(reason) is not None
 
 
 def cause_in_brief(related: Related) -> str | None:
@@ -290,8 +303,9 @@ def _container_trouble(status: Object) -> str | None:
             detail = f" after {restarts} restarts{_last_exit(status)}"
         else:
             detail = ""
-        message = waiting.get("message")
-        return f"container {name}: {reason}{detail}{f' ({message})' if message and not restarts else ''}"
+        # Of a container that ends again and again the message says for how long the kubelet waits, not why.
+        message = waiting.get("message") if "Image" in reason or not restarts else None
+        return f"container {name}: {reason}{detail}{f' ({message})' if message else ''}"
     if terminated and terminated.get("exitCode"):
         return f"container {name}: {terminated.get('reason') or 'Error'}, exit code {terminated['exitCode']}"
     if "running" in state and not status.get("ready"):

@@ -89,7 +89,8 @@ def wait_until(
     API server gives ends the wait with the error that reading it met.
 
     Raises NotReady after ``timeout`` seconds, or once an object or what serves it has been in a hopeless state for
-    ``grace`` seconds, or an image pull has failed for PULL_SECONDS. Raises ApiError when we are not allowed to look.
+    ``grace`` seconds, or an image pull has failed for PULL_SECONDS, or for REFUSED_PULL_SECONDS by an answer of its
+    registry. Raises ApiError when we are not allowed to look.
     """
     waiting = _Waiting(cluster, list(dict.fromkeys(targets)), not_ready, progress, grace, served_by or {})
     try:

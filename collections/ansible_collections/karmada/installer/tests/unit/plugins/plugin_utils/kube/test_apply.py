@@ -398,7 +398,7 @@ def test_an_image_that_is_pulled_in_vain_is_given_up_after_a_while(
     old = pod("a-old-y", "a", {"reason": "ImagePullBackOff"})
     old["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
     api.put("api/v1/pods", old)
-    api.put("api/v1/pods", pod("a-x-y", "a", {"reason": "ErrImagePull", "message": "not found"}))
+    api.put("api/v1/pods", pod("a-x-y", "a", {"reason": "ErrImagePull", "message": "connection refused"}))
     with pytest.raises(NotReady) as caught:
         wait_until(cluster, [ref("b"), ref("a")], timeout=10_000)
     assert seconds_until_given_up(caught.value) >= causes.PULL_SECONDS

@@ -102,6 +102,43 @@ def wait_in_vain(host: FakeCluster, said: list[str] | None = None, timeout: floa
     return caught.value
 
 
+# Texts of containerd 2.
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [
+        (f'failed to resolve reference "{IMAGE}": {IMAGE}: not found', causes.REFUSED_PULL_SECONDS),
+        ("failed to authorize: failed to fetch oauth token: 401 Unauthorized", causes.REFUSED_PULL_SECONDS),
+        ('Head "https://registry.example/v2/": dial tcp: lookup registry.example: no such host', 25.0),
+        ('Head "https://registry.example/v2/": dial tcp 192.0.2.1:443: connect: connection refused', 60.0),
+        ('Head "https://registry.example/v2/": dial tcp: lookup registry.example: server misbehaving', 60.0),
+    ],
+)
+def test_an_image_that_a_registry_refuses_is_given_up_sooner_than_a_registry_that_is_away(
+    clock: Clock, answer: str, seconds: float
+) -> None:
+    refused = {"waiting": {"reason": "ErrImagePull", "message": answer}}
+    # Also where the container ran before, and the kubelet fetches the image anew.
+    told = wait_in_vain(FakeCluster("host", deployment(), pod(refused, restartCount=3))).reasons[SEARCH]
+    assert seconds <= clock.now <= seconds + 10
+    assert answer in told
+
+
+def test_what_a_registry_said_holds_while_the_kubelet_says_only_that_it_tries_again() -> None:
+    refused = {"waiting": {"reason": "ErrImagePull", "message": f"{IMAGE}: not found"}}
+    of_search = causes.Causes(FakeCluster("host", deployment(), pod(refused)))
+    of_search.look({SEARCH: deployment()})
+    assert of_search.lost(SEARCH, deployment(), 0) is None
+    of_search._related[SEARCH] = [pod(UNPULLED)]
+    assert of_search.lost(SEARCH, deployment(), causes.REFUSED_PULL_SECONDS - 1) is None
+    assert IMAGE in str(of_search.lost(SEARCH, deployment(), causes.REFUSED_PULL_SECONDS))
+    # An image that comes after all, and is away later, has its whole time again.
+    of_search._related[SEARCH] = []
+    assert of_search.lost(SEARCH, deployment(), 30) is None
+    of_search._related[SEARCH] = [pod(UNPULLED)]
+    assert of_search.lost(SEARCH, deployment(), 40) is None
+    assert of_search.give_up_at([SEARCH]) == 40 + causes.PULL_SECONDS
+
+
 def test_an_api_whose_image_nobody_has_is_given_up_with_the_name_of_the_image(clock: Clock) -> None:
     """Not after the timeout, and not with words about a refused connection only."""
     said: list[str] = []
