@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ansible.plugins.action import ActionBase
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import former_connections
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import inventory_variables
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
@@ -33,10 +34,15 @@ OPTIONS: dict[str, Any] = {
     "required": {"type": "bool", "default": True},
 }
 
-#: Note of the report on a host that an earlier version of this collection gave the whole state.
+#: Notes of the report on a host without an API server that held a copy: one that an earlier version of this collection
+#: gave it, or one that no run has left there.
 KEYS_TAKEN = (
     "it had the keys of all authorities from an earlier time, and has no API server; this run took them away. If "
     "others could read them there, renew the authorities"
+)
+COPY_TAKEN = (
+    "it held a copy of a state of the installer that is none of this control plane's, and has no API server; this run "
+    "took it away"
 )
 
 
@@ -72,6 +78,7 @@ class OfControlPlane(KarmadaAction):
         """Take the step; as the journal is bookkeeping, none is a change of the control plane."""
         state, due = arguments["state"], False
         if state == "chosen" and run.store.later:
+            _tell_kept_by_few(run)
             run.save(run.state)
         elif state == "opened":
             due = run.begin(asked=arguments["asked"])
@@ -81,6 +88,14 @@ class OfControlPlane(KarmadaAction):
             due = state == "closed" and run.finish()
             run.store.release_lock()
         return {"changed": False, "due": due}
+
+
+def _tell_kept_by_few(run: Run) -> None:
+    """Have the report say which hosts alone had a state, which all hosts have at the end."""
+    for name, text in ({} if run.check else host_preflight.kept_by_few(run)).items():
+        told = run.observed[name].told
+        if text not in told:
+            run.handover.note(name, told=(*told, text))
 
 
 def _note(run: Run, event: str) -> None:
@@ -101,7 +116,8 @@ def _told(before: Kept, after: Stored, kept: Mapping[str, Any]) -> Iterator[str]
     if before.digest not in after.lineage and (said := before.unlike(after)):
         yield said
     if before.copies and not kept["files"]:
-        yield KEYS_TAKEN
+        known = any(copy.digest in (after.digest, *after.lineage) for copy in before.copies)
+        yield KEYS_TAKEN if known else COPY_TAKEN
 
 
 class OnHost(HostAction):

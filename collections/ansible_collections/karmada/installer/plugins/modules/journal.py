@@ -26,8 +26,9 @@ options:
   state:
     description:
       - >-
-        V(chosen) takes the state that M(karmada.installer.host_observe) has found on more than half of the hosts, now
-        or one step ago, or makes a first one. Without such a majority it fails and names the hosts that differ.
+        V(chosen) takes the state that M(karmada.installer.host_observe) has found on more than half of the hosts that
+        keep one, now or one step ago, one with an API server among them, or makes a first one. Without such a majority
+        it fails and names the hosts that differ.
       - >-
         V(opened) opens the journal, if there is anything to do on hosts. In pods a step that writes opens it by itself.
       - V(noted) records O(event).

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..artifacts.programs import ARCHITECTURES
@@ -14,6 +14,7 @@ from ..components.types import members_with_agent_hosts
 from ..problems import Problem, ProblemsError, Reason, Severity
 from ..run import host_access, host_programs
 from ..run.run import Run
+from ..run.state_on_hosts import Kept, Stored
 from . import host_checks
 
 
@@ -118,16 +119,44 @@ def hints(run: Run) -> list[Problem]:
 
 
 def unlike_others(run: Run) -> list[Problem]:
-    """Hosts whose state is accepted and not that of the others."""
-    try:
-        chosen = run.store.agreed
-    except ProblemsError:
-        # Preflight tells that as a problem.
-        return []
+    """Hosts whose state is accepted and not that of the others, or is followed though as many hosts have none."""
+    chosen = _agreed(run)
     said = {name: each.unlike(chosen) for name, each in run.store.kept_by_hosts.items()} if chosen else {}
     return [
-        Problem.hint(f"{_where(run.hosts[name])}: {text}", Reason.INVALID_STATE) for name, text in said.items() if text
+        Problem.hint(f"{_where(run.hosts[name])}: {text}", Reason.INVALID_STATE)
+        for name, text in [*said.items(), *kept_by_few(run).items()]
+        if text
     ]
+
+
+def kept_by_few(run: Run) -> dict[str, str]:
+    """Host → sentence, of the hosts that have a state, where it is followed though as many hosts have none.
+
+    Hosts may be new or emptied, or somebody has put a state on a host before the first install: nobody can tell from
+    here.
+    """
+    chosen = _agreed(run)
+    if not chosen or not chosen.serial:
+        return {}
+    kept = run.store.kept_by_hosts
+    empty = [name for name, host in run.hosts.items() if not host.is_of_members and run.observed[name].facts]
+    empty = [name for name in empty if name not in kept]
+    if len(kept) > len(empty):
+        return {}
+    others = f"{', '.join(empty)} {'has' if len(empty) == 1 else 'have'} none"
+    said = (
+        f"it has a state of the installer, and {others}: right if these are new or were emptied; if nothing was "
+        "installed here before, somebody has put it there"
+    )
+    return dict.fromkeys(kept, said)
+
+
+def _agreed(run: Run) -> Stored | None:
+    """State that the hosts agree on; None if they do not, which preflight tells as a problem."""
+    try:
+        return run.store.agreed
+    except ProblemsError:
+        return None
 
 
 def done_to_states(run: Run) -> list[Problem]:
@@ -140,17 +169,24 @@ def done_to_states(run: Run) -> list[Problem]:
 
 
 def _with_keys(run: Run) -> list[Problem]:
-    """Hosts without an API server that hold a copy of the state, which earlier versions gave them."""
+    """Hosts without an API server that hold a copy of a state. Earlier versions gave them one, with all keys."""
     kept = {run.hosts[name]: each for name, each in run.store.kept_by_hosts.items()}
-    held = [host for host, each in kept.items() if each.copies and CONTROL_PLANE_ROLE not in host.roles]
+    with_api_server = [each for host, each in kept.items() if CONTROL_PLANE_ROLE in host.roles]
+    known = {digest for each in with_api_server for digest in (each.digest, *each.lineage)}
     return [
-        Problem.hint(
-            f"{_where(host)} has the keys of all authorities from an earlier time, and no API server; "
-            "an install takes them away",
-            Reason.LEFT_BEHIND,
-        )
-        for host in held
+        Problem.hint(f"{_where(host)} {_holds(each, known)}", Reason.LEFT_BEHIND)
+        for host, each in kept.items()
+        if each.copies and CONTROL_PLANE_ROLE not in host.roles
     ]
+
+
+def _holds(kept: Kept, known: Container[str]) -> str:
+    if any(copy.digest in known for copy in kept.copies):
+        return "has the keys of all authorities from an earlier time, and no API server; an install takes them away"
+    return (
+        "holds a copy of a state of the installer, has no API server, and no host with one knows this state; an "
+        "install takes it away"
+    )
 
 
 def _not_cleaned(run: Run) -> list[Problem]:

@@ -99,11 +99,12 @@ hosts, and before them ``karmada_control``, where steps run that concern the con
 
 * **The state** is on each host with an API server; the others of the control plane keep its serial and digest. Each
   version of the state names its predecessors. A write reaches all hosts before the recorded change is made, so honest
-  hosts differ by one version; ``state_on_hosts.choose`` takes the newest that more than half of the hosts have, or had
-  one version ago, and names a host whose state is not of this line. A copy is identified by the digest that the
-  controller computes of it. Hosts keep the copy before the last, because after a kill that may be the valid one, and
-  refuse to overwrite a state that the run has not seen. Only ``journal`` brings a state to a host: before the first
-  change with the journal open, after etcd's bootstrap, and at the end, also of a failed run.
+  hosts differ by one version; ``state_on_hosts.choose`` takes the newest that more than half of the hosts that keep one
+  have, or had one version ago, one with an API server among them, and names a host whose state is not of this line. A
+  copy is identified by the digest that the controller computes of it. Hosts keep the copy before the last, because
+  after a kill that may be the valid one, and refuse to overwrite a state that the run has not seen. Only ``journal``
+  brings a state to a host: before the first change with the journal open, after etcd's bootstrap, and at the end, also
+  of a failed run.
 
 * **The answer of a host is input** (``host_answer``): it must have the form that our module gives it, or it is refused.
 

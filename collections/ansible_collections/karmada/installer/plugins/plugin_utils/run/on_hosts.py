@@ -69,8 +69,7 @@ class OnHosts(Place):
 
     def store(self) -> StateStore:
         """Files on the hosts of the control plane."""
-        observed = {name: self.observed[name] for name, host in self.hosts.items() if not host.is_of_members}
-        return HostFiles(self.facts.name, observed, self.handover)
+        return HostFiles(self.facts.name, self.hosts, self.observed, self.handover)
 
     def first_state(self) -> State:
         """State that a first install begins with."""

@@ -3,8 +3,13 @@
 
 Any of the hosts may lie, and a run may have been killed while it wrote. A run writes its next state to every host
 before it does what that state records, so the states of honest hosts differ by at most one version. Therefore a state
-is valid if more than half of the hosts have it, or had it directly before their current one. A state that only one host
-has does not count, however new it is; and a host whose state the others do not know is named.
+is valid if more than half of the hosts that keep one have it, or had it directly before their current one; a host whose
+state the others do not know is named. Hosts that keep none have no say, so that one survivor of three is followed, and
+one host that grows to three.
+
+At least one host with an API server must be among those who have it, because these get the keys of all authorities
+anyway, and others are to have none: a host that only stores or balances load must not choose them. If no host with an
+API server keeps a state, because the role has moved as a whole, more than half of all hosts must have it.
 """
 
 from __future__ import annotations
@@ -139,7 +144,7 @@ class Kept:
     def copies(self) -> tuple[Stored, ...]:
         """States of which it holds a copy."""
         both = (self.own, replace(self.previous, lineage=self.lineage[1:]))
-        return tuple(each for each in both if each.files)
+        return tuple(each for each in both if each.serial and each.files)
 
     @property
     def vouches_for(self) -> set[str]:
@@ -177,16 +182,23 @@ def kept_by(observed: Mapping[str, HostObservation]) -> dict[str, Kept]:
     return {name: each.stored for name, each in observed.items() if each.stored.serial}
 
 
-def choose(kept: Mapping[str, Kept], instance: str) -> Stored:
-    """Choose the state to continue with, from the records of the control-plane hosts that keep one.
+def choose(kept: Mapping[str, Kept], hosts: Mapping[str, Host], instance: str) -> Stored:
+    """Choose the state to continue with.
 
-    Raises ProblemsError if no more than half of them agree on a state, or if some have one that the others do not know.
+    ``kept`` has the records of the hosts that keep one, ``hosts`` all hosts of the control plane, whether they were
+    reached or not. Raises ProblemsError if no state counts (see above), or if some hosts have one that the others do
+    not know.
     """
     if not kept:
         return Stored()
     vouched = Counter(digest for each in kept.values() for digest in each.vouches_for)
+    with_api_server = [each for name, each in kept.items() if CONTROL_PLANE_ROLE in hosts[name].roles]
+    known = {digest for each in with_api_server or kept.values() for digest in each.vouches_for}
+    voters = len(kept if with_api_server else hosts)
     copies = [copy for each in kept.values() for copy in each.copies]
-    agreed = [copy for copy in copies if 2 * vouched[copy.digest] > len(kept)]
+    agreed = [copy for copy in copies if copy.digest in known and 2 * vouched[copy.digest] > voters]
+    if not agreed and not with_api_server and (misplaced := [name for name, each in kept.items() if each.copies]):
+        raise ProblemsError([_misplaced(name, kept[name], instance) for name in misplaced])
     if not agreed and all(each.is_first for each in kept.values()):
         # Runs ended, perhaps repeatedly, while they distributed a first state: nothing had begun.
         return Stored()
@@ -196,6 +208,19 @@ def choose(kept: Mapping[str, Kept], instance: str) -> Stored:
     if strangers := [name for name, each in kept.items() if not each.is_of_line(chosen)]:
         raise ProblemsError([_stranger(name, kept[name], chosen, instance) for name in strangers])
     return chosen
+
+
+def _misplaced(name: str, kept: Kept, instance: str) -> Problem:
+    """Problem of a copy where no run leaves one, while no host has one where it belongs."""
+    return Problem(
+        what=f"it has a copy of the installer's state (serial {kept.serial}), but not the role {CONTROL_PLANE_ROLE}, "
+        "and no host that has the role knows this state",
+        where=f"host {name}",
+        remedy=f"if nothing was installed here before, find out who has put it there, and remove {STATE_FOLDER}/"
+        f"{instance} there; if it had the role before, give it back beside the new hosts, install, and take it away "
+        "with the next run",
+        reason=Reason.INVALID_STATE,
+    )
 
 
 def _disagreement(kept: Mapping[str, Kept], instance: str) -> Problem:

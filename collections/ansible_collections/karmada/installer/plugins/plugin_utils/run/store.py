@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from ..api_object import Object
+from ..components.hosts import Host
 from ..components.instance import Instance
 from ..components.state import COLLECTION_VERSION, State, to_files
 from ..components.table import clashing_names
@@ -310,9 +311,12 @@ class HostFiles(StateStore):
 
     later = True
 
-    def __init__(self, instance: str, observed: Mapping[str, HostObservation], handover: Handover) -> None:
-        #: records of the control-plane hosts only: hosts of members keep no state
-        self._kept = state_on_hosts.kept_by(observed)
+    def __init__(
+        self, instance: str, hosts: Mapping[str, Host], observed: Mapping[str, HostObservation], handover: Handover
+    ) -> None:
+        #: hosts of the control plane, and the records of those that keep a state; hosts of members have no say
+        self._hosts = {name: host for name, host in hosts.items() if not host.is_of_members}
+        self._kept = state_on_hosts.kept_by({name: observed[name] for name in self._hosts})
         self._instance, self._handover = instance, handover
 
     @property
@@ -324,11 +328,11 @@ class HostFiles(StateStore):
     @property
     def agreed(self) -> Stored:
         """State that the hosts agree on, whatever this run has handed on since."""
-        return state_on_hosts.choose(self._kept, self._instance)
+        return state_on_hosts.choose(self._kept, self._hosts, self._instance)
 
     @property
     def kept_by_hosts(self) -> Mapping[str, Kept]:
-        """Records of the control-plane hosts that keep a state, by host."""
+        """Records of the hosts of the control plane that keep a state, by host."""
         return self._kept
 
     def _read(self) -> State | None:

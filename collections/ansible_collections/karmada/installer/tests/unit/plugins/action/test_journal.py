@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action import journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import Asked
@@ -122,6 +123,7 @@ def test_on_hosts_it_is_opened_and_events_are_noted_and_a_check_notes_nothing(
 ) -> None:
     monkeypatch.setattr(journal.former_connections, "ended", lambda run: run.done.append("restarted"))
     monkeypatch.setattr(journal.members_on_hosts, "note", lambda run: run.done.append("members"))
+    monkeypatch.setattr(journal.host_preflight, "kept_by_few", lambda _run: {})
     run: Any = Journalled(check=check, later=True)
     step = journal.OfControlPlane.__new__(journal.OfControlPlane)
     assert step.perform(run, {"state": "chosen"}) == {"changed": False, "due": False}
@@ -142,6 +144,86 @@ def notes_of(runs: Runs) -> list[str]:
     """What the report of the run has to say of states."""
     run = runs.step()
     return [str(each) for each in (*host_preflight.unlike_others(run), *host_preflight.done_to_states(run))]
+
+
+def made_up(runs: Runs) -> Stored:
+    """A first state that fits the schema, as root of a host can make one up with this collection."""
+    return Stored().after(runs.step().place.first_state())
+
+
+@pytest.mark.parametrize("name", ["etcd1", "etcd2"])
+def test_a_host_that_only_stores_chooses_no_key_before_the_first_install(runs: Runs, name: str) -> None:
+    runs.see_all(seen(Stored()))
+    forged = made_up(runs)
+    runs.see(**{name: {"stored": forged.plain}})
+    with pytest.raises(ProblemsError, match=f"host {name}: it has a copy of the installer's state") as caught:
+        runs.step().begin()
+    assert "nothing was changed" in str(caught.value)
+    assert host_preflight.unlike_others(runs.step()) == []
+    runs.see(**{name: {"stored": Stored().plain}})
+    run = runs.step()
+    assert run.begin() is True
+    assert run.store.stored is not None
+    assert run.store.stored.files != forged.files
+
+
+def test_the_one_host_that_has_a_state_is_followed_and_told_before_and_after(runs: Runs) -> None:
+    """One that grows to two, or one of two that was emptied; or a state that somebody has put there."""
+    runs.see_all(seen(Stored()))
+    before = Stored(4).after(remembered())
+    runs.see(cp2={"stored": before.plain})
+    said = "host cp2 (192.0.2.2): it has a state of the installer, and cp1, etcd1, etcd2 have none: right if"
+    (hint,) = host_preflight.unlike_others(runs.step())
+    assert str(hint).startswith(said)
+    assert "somebody has put it there" in str(hint)
+    step = journal.OfControlPlane.__new__(journal.OfControlPlane)
+    for _again in range(2):
+        step.perform(runs.step(), {"state": "chosen"})
+    assert runs.step().state == before.state()
+    written_everywhere(runs)
+    (note,) = notes_of(runs)
+    assert note.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        pytest.param(["cp1", "cp2", "etcd1"], id="most have it"),
+        pytest.param([], id="nobody has one"),
+        pytest.param(["cp1"], id="the others are out of reach"),
+    ],
+)
+def test_a_state_that_most_hosts_have_that_can_be_seen_is_no_hint(runs: Runs, hosts: list[str]) -> None:
+    before = Stored(4).after(remembered())
+    for name in NAMES:
+        runs.see(**{str(name): {"refusal": "timed out"} if hosts == ["cp1"] else seen(Stored())})
+    for name in hosts:
+        runs.see(**{name: {**seen(before), "refusal": ""}})
+    assert host_preflight.kept_by_few(runs.step()) == {}
+    agreed = runs.step().store.agreed
+    assert agreed is not None
+    assert agreed.serial == (5 if hosts else 0)
+
+
+def test_a_check_notes_no_state_of_few_hosts(runs: Runs) -> None:
+    runs.see_all(seen(Stored()))
+    runs.see(cp1={"stored": Stored(4).after(remembered()).plain})
+    step = journal.OfControlPlane.__new__(journal.OfControlPlane)
+    step.perform(runs.step(check=True), {"state": "chosen"})
+    assert host_preflight.done_to_states(runs.step()) == []
+
+
+def test_a_copy_that_no_run_has_left_is_not_said_to_have_the_keys(runs: Runs) -> None:
+    whole = Stored().after(remembered())
+    runs.see_all(seen(whole))
+    runs.see(etcd2={"stored": made_up(runs).plain})
+    (hint,) = host_preflight._with_keys(runs.step())
+    assert str(hint).startswith("host etcd2 (192.0.2.4) holds a copy of a state of the installer")
+    assert "keys" not in str(hint)
+    written_everywhere(runs)
+    replaced, taken = notes_of(runs)
+    assert "which the others do not have" in replaced
+    assert taken.endswith("none of this control plane's, and has no API server; this run took it away")
 
 
 def test_the_report_says_whose_keys_were_taken_away(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane im
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored, choose, kept_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import (
     FORMER,
     HOSTS,
@@ -261,6 +261,4 @@ def test_a_step_hands_its_state_on_to_the_next_one(installed: Runs) -> None:
     run.save(replace(run.state, endpoint_host="noted"))
     assert run.state.endpoint_host == "noted"
     assert installed.step().state.endpoint_host == "noted"
-    assert choose(kept_by(installed.step().observed), "prod").serial == 5, (
-        "what lies on the hosts is written by the step for it only"
-    )
+    assert installed.step().store.agreed.serial == 5, "what lies on the hosts is written by the step for it only"

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which state counts when hosts differ: what a killed run leaves goes on, what one host says alone does not win."""
+"""Which state counts when hosts differ: what a killed run leaves goes on, what one host says alone does not win.
+
+Hosts whose names begin with ``cp`` have an API server. Those called ``etcd`` or ``lb`` only store or balance load: runs
+leave no copy of a state there.
+"""
 
 from __future__ import annotations
 
 import base64
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,6 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.hosts import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import (
     LINEAGE,
@@ -50,7 +56,18 @@ def witness(now: Stored) -> Object:
 
 
 def chosen(hosts: dict[str, Object]) -> Stored:
-    return choose(kept_by(observed(hosts)), "prod")
+    roles = {name: ("controlPlane",) if name.startswith("cp") else ("etcd",) for name in hosts}
+    known = {name: Host(name, f"192.0.2.{number}", roles[name]) for number, name in enumerate(hosts)}
+    return choose(kept_by(observed(hosts)), known, "prod")
+
+
+def named(hosts: list[Object]) -> dict[str, Object]:
+    """Hosts by name; those that only know which state there is have no API server."""
+    only_know = [(each.get("stored") or {}).get("files") == {} for each in hosts]
+    return {
+        f"{'etcd' if only else 'cp'}{number}": each
+        for number, (only, each) in enumerate(zip(only_know, hosts, strict=True))
+    }
 
 
 def forged(serial: int, lineage: tuple[str, ...] = ()) -> Stored:
@@ -97,8 +114,161 @@ def earlier_version(stored: Stored) -> Object:
     ],
 )
 def test_what_more_than_half_of_the_hosts_have_is_gone_on_with(hosts: list[Object], expected: Stored) -> None:
-    found = chosen({f"h{number}": each for number, each in enumerate(hosts)})
+    found = chosen(named(hosts))
     assert (found.serial, found.files or {}) == (expected.serial, expected.files or {})
+
+
+FOLLOWING = forged(SECOND.serial + 1, (SECOND.digest,))
+
+#: Who may say what the state is, by role: hosts → the state that is chosen.
+BY_ROLE = [
+    pytest.param({"cp1": keeper(THIRD), "cp2": {}, "cp3": {}}, THIRD, id="one grows to three, or survives of three"),
+    pytest.param({"cp1": keeper(THIRD), "etcd1": witness(THIRD), "cp2": {}, "cp3": {}, "lb1": {}}, THIRD, id="grows"),
+    pytest.param({"cp1": {}, "cp2": keeper(forged(1))}, forged(1), id="gets all keys anyway, and is told"),
+    pytest.param(
+        {"cp1": keeper(THIRD), "cp2": {"refusal": "timed out"}, "cp3": {"refusal": "timed out"}},
+        THIRD,
+        id="the others are out of reach",
+    ),
+    pytest.param({"cp1": keeper(FIRST), "etcd1": keeper(forged(1))}, Stored(), id="killed before the first of all"),
+    pytest.param(
+        {"cp1": keeper(FIRST), "cp2": keeper(FIRST), "etcd1": keeper(forged(1))}, FIRST, id="a first one beside theirs"
+    ),
+    pytest.param({"cp1": keeper(SECOND), "etcd1": keeper(FOLLOWING, SECOND)}, SECOND, id="a next step of one"),
+    pytest.param(
+        {"cp1": keeper(SECOND), **{name: keeper(FOLLOWING, SECOND) for name in ("etcd1", "etcd2", "etcd3")}},
+        SECOND,
+        id="a next step of all that only store",
+    ),
+    pytest.param(
+        {"cp1": keeper(THIRD, SECOND), "cp2": keeper(SECOND), "etcd1": keeper(FOLLOWING, SECOND)},
+        SECOND,
+        id="two next steps of one state",
+    ),
+    pytest.param({"cp1": witness(THIRD), "etcd1": keeper(THIRD)}, THIRD, id="two hosts have changed their roles"),
+    pytest.param(
+        {"cp1": witness(THIRD), "cp2": {}, "cp3": {}, "etcd1": keeper(THIRD)}, THIRD, id="the same, and two are new"
+    ),
+    pytest.param(
+        {"cp4": {}, "cp5": {}, **{name: keeper(THIRD) for name in ("etcd1", "etcd2", "etcd3")}},
+        THIRD,
+        id="three that had the role only store now, and two are new",
+    ),
+    pytest.param(
+        {"cp2": {}, "etcd1": keeper(THIRD, SECOND), "etcd2": witness(THIRD), "etcd3": witness(SECOND)},
+        SECOND,
+        id="the role moves as a whole, and a run was killed before",
+    ),
+    pytest.param({"cp2": keeper(THIRD), "etcd1": keeper(SECOND)}, SECOND, id="a former one is one step behind"),
+    pytest.param({"cp2": keeper(THIRD), "cp3": keeper(THIRD), "etcd1": keeper(FIRST)}, THIRD, id="or was away"),
+]
+
+
+@pytest.mark.parametrize(("hosts", "expected"), BY_ROLE)
+def test_a_state_counts_by_the_roles_of_those_that_have_it(hosts: dict[str, Object], expected: Stored) -> None:
+    found = chosen(hosts)
+    assert (found.serial, found.files or {}) == (expected.serial, expected.files or {})
+
+
+#: Copies that no host with an API server knows, while none of these keeps any: hosts → those that are named.
+MISPLACED = [
+    pytest.param({"cp1": {}, "cp2": {}, "etcd1": {}, "etcd2": keeper(forged(1))}, ["etcd2"], id="a first install"),
+    pytest.param({"cp1": {}, "lb1": keeper(forged(1))}, ["lb1"], id="a first install with half of the hosts"),
+    pytest.param({"cp1": {}, "etcd1": keeper(forged(99)), "lb1": {}}, ["etcd1"], id="a late one"),
+    pytest.param(
+        {"cp1": {}, "cp2": {}, "etcd1": keeper(forged(1)), "etcd2": keeper(forged(1))},
+        ["etcd1", "etcd2"],
+        id="half of the hosts",
+    ),
+    pytest.param(
+        {
+            "cp1": {"refusal": "timed out"},
+            "cp2": {"refusal": "timed out"},
+            "etcd1": keeper(forged(1)),
+            "etcd2": witness(forged(1)),
+        },
+        ["etcd1"],
+        id="hosts out of reach count",
+    ),
+    pytest.param({"cp2": {}, "etcd1": keeper(THIRD)}, ["etcd1"], id="the role has moved to a new host"),
+]
+
+
+@pytest.mark.parametrize(("hosts", "names"), MISPLACED)
+def test_a_host_that_only_stores_or_balances_decides_nothing_alone(hosts: dict[str, Object], names: list[str]) -> None:
+    with pytest.raises(ProblemsError) as caught:
+        chosen(hosts)
+    assert [each.where for each in caught.value.problems] == [f"host {name}" for name in names]
+    for each in caught.value.problems:
+        assert "no host that has the role knows this state" in each.what
+        assert "remove /var/lib/karmada-installer/prod there" in each.remedy
+        assert "give it back beside the new hosts" in each.remedy
+
+
+def test_a_moved_role_is_taken_away_in_two_runs() -> None:
+    """As the refusal says: the host that had the role has it again, beside the new one, and then not any more."""
+    assert chosen({"cp1": keeper(THIRD), "cp2": {}}).digest == THIRD.digest
+    assert chosen({"etcd1": keeper(FOURTH, THIRD), "cp2": keeper(FOURTH)}).digest == FOURTH.digest
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        pytest.param({"cp1": keeper(SECOND), "etcd1": keeper(forged(99))}, id="one of two"),
+        pytest.param(
+            {"cp1": keeper(SECOND), **{name: keeper(forged(99)) for name in ("etcd1", "etcd2", "etcd3")}},
+            id="all that only store",
+        ),
+        pytest.param(
+            {"cp1": {}, "etcd1": witness(FOLLOWING), "etcd2": witness(FOLLOWING)}, id="of one that nobody has a copy of"
+        ),
+    ],
+)
+def test_hosts_without_an_api_server_bring_in_no_state_beside_one_with_it(hosts: dict[str, Object]) -> None:
+    with pytest.raises(ProblemsError, match="no more than half agree on any"):
+        chosen(hosts)
+
+
+def test_a_copy_without_a_serial_is_none() -> None:
+    """Else hosts that lie could make an installed control plane seem to be none."""
+    lie = {**keeper(THIRD)["stored"], "previous": {"serial": 0, "files": dict(FIRST.files or {})}, "lineage": [""]}
+    assert chosen({"cp1": {"stored": lie}, "cp2": {"stored": lie}, "cp3": keeper(THIRD)}).digest == THIRD.digest
+
+
+ROLES_OF_THREE = [each for each in product((True, False), repeat=3) if any(each)]
+
+
+@pytest.mark.parametrize("new", range(3))
+@pytest.mark.parametrize("before", ROLES_OF_THREE)
+def test_whatever_roles_change_the_state_is_found_or_a_person_is_asked(before: tuple[bool, ...], new: int) -> None:
+    """Nothing begins anew beside what is installed. ``before``: which of three hosts had an API server."""
+    for after in [*ROLES_OF_THREE, (False, False, False)]:
+        hosts = {
+            f"{'cp' if has_now else 'etcd'}{number}": keeper(THIRD) if had else witness(THIRD)
+            for number, (had, has_now) in enumerate(zip(before, after, strict=True))
+        }
+        hosts |= {f"cp-new{number}": {} for number in range(new)}
+        if any(after) or 2 * len(before) > len(hosts):
+            assert chosen(hosts).files == THIRD.files, hosts.keys()
+        else:
+            with pytest.raises(ProblemsError):
+                chosen(hosts)
+
+
+@pytest.mark.parametrize("liars", range(1, 5))
+@pytest.mark.parametrize("lie", [forged(1), FOLLOWING, forged(99), forged(99, (THIRD.digest, SECOND.digest))])
+def test_liars_without_an_api_server_are_followed_only_if_they_are_most_and_no_other_has_anything(
+    lie: Stored, liars: int
+) -> None:
+    for honest in [each for number in (1, 2, 3) for each in product((None, SECOND, THIRD), repeat=number)]:
+        hosts = {f"cp{number}": keeper(each, SECOND) if each else {} for number, each in enumerate(honest)}
+        hosts |= {f"lb{number}": keeper(lie, SECOND) for number in range(liars)}
+        try:
+            found = chosen(hosts)
+        except ProblemsError:
+            continue
+        most = not any(honest) and 2 * liars > len(hosts)
+        assert (found.digest == lie.digest) is most, [each and each.serial for each in honest]
 
 
 LIES = [
@@ -116,9 +286,9 @@ LIES = [
 )
 def test_a_host_that_lies_does_not_win_and_is_named(lie: Object) -> None:
     with pytest.raises(ProblemsError) as caught:
-        chosen({"good1": keeper(SECOND), "evil": lie, "good2": keeper(SECOND)})
+        chosen({"cp1": keeper(SECOND), "cp-evil": lie, "cp2": keeper(SECOND)})
     (problem,) = caught.value.problems
-    assert problem.where == "host evil"
+    assert problem.where == "host cp-evil"
     assert f"they have {SECOND.serial}" in problem.what
     assert "remove /var/lib/karmada-installer/prod there" in problem.remedy
 
@@ -126,8 +296,8 @@ def test_a_host_that_lies_does_not_win_and_is_named(lie: Object) -> None:
 @pytest.mark.parametrize("lie", LIES)
 def test_of_two_hosts_that_differ_neither_wins(lie: Object) -> None:
     with pytest.raises(ProblemsError, match=r"no more than half agree on any \(.*evil: serial") as caught:
-        chosen({"good": keeper(SECOND), "evil": lie})
-    assert "good: serial 2" in str(caught.value)
+        chosen({"cp-good": keeper(SECOND), "cp-evil": lie})
+    assert "cp-good: serial 2" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +311,7 @@ def test_of_two_hosts_that_differ_neither_wins(lie: Object) -> None:
 )
 @pytest.mark.parametrize("others", [1, 2, 4])
 def test_what_looks_like_an_unfinished_step_is_not_gone_on_with(lie: Object, others: int) -> None:
-    found = chosen({"evil": lie, **{f"good{number}": keeper(SECOND) for number in range(others)}})
+    found = chosen({"cp-evil": lie, **{f"cp{number}": keeper(SECOND) for number in range(others)}})
     assert found.digest == SECOND.digest
     assert found.files == SECOND.files
 
@@ -149,7 +319,7 @@ def test_what_looks_like_an_unfinished_step_is_not_gone_on_with(lie: Object, oth
 def test_two_hosts_of_three_that_tell_one_lie_decide_but_only_within_the_schema() -> None:
     """As the guide says of a majority; the third is no stranger to a state that has no line."""
     lie = forged(9)
-    found = chosen(dict(zip("abc", [keeper(lie), keeper(lie), keeper(THIRD, SECOND)], strict=True)))
+    found = chosen(dict(zip(("cp1", "cp2", "cp3"), [keeper(lie), keeper(lie), keeper(THIRD, SECOND)], strict=True)))
     assert found.digest == lie.digest
     with pytest.raises(ProblemsError, match="of the hosts"):
         found.state()
@@ -157,15 +327,15 @@ def test_two_hosts_of_three_that_tell_one_lie_decide_but_only_within_the_schema(
 
 def test_two_hosts_of_three_that_tell_two_lies_decide_nothing_and_all_are_named() -> None:
     other = Stored(8, {"instance.json": base64.b64encode(b"[]").decode()})
-    with pytest.raises(ProblemsError, match=r"a: serial 9") as error:
-        chosen(dict(zip("abc", [keeper(forged(9)), keeper(other), keeper(THIRD, SECOND)], strict=True)))
-    assert all(f"{name}: serial" in str(error.value) for name in "abc")
+    with pytest.raises(ProblemsError, match=r"cp1: serial 9") as error:
+        chosen(dict(zip(("cp1", "cp2", "cp3"), [keeper(forged(9)), keeper(other), keeper(THIRD, SECOND)], strict=True)))
+    assert all(f"{name}: serial" in str(error.value) for name in ("cp1", "cp2", "cp3"))
 
 
 def test_a_copy_that_was_restored_on_one_of_two_hosts_is_for_a_person_to_judge() -> None:
     """Which of them is right cannot be told from an old state that a host pretends is the last one."""
-    with pytest.raises(ProblemsError, match="h1: serial 1; h2: serial 4"):
-        chosen({"h1": keeper(FIRST), "h2": keeper(FOURTH, THIRD)})
+    with pytest.raises(ProblemsError, match="cp1: serial 1; cp2: serial 4"):
+        chosen({"cp1": keeper(FIRST), "cp2": keeper(FOURTH, THIRD)})
 
 
 def test_a_state_of_which_nobody_has_a_copy_any_more_is_not_replaced_by_an_older_one() -> None:
@@ -199,7 +369,8 @@ def test_a_run_killed_at_any_write_is_followed_by_one_that_finds_all_that_was_ac
 ) -> None:
     """``keeps``: which hosts keep a copy. What all hosts had got may have been acted upon and must not be forgotten."""
     with TemporaryDirectory() as folder:
-        hosts = {f"h{number}": System(str(Path(folder, f"h{number}"))) for number in range(len(keeps))}
+        all_names = [f"{'cp' if has_copy else 'etcd'}{number}" for number, has_copy in enumerate(keeps)]
+        hosts = {name: System(str(Path(folder, name))) for name in all_names}
         acted_upon = Stored()
         for number, (reached, shuffled) in enumerate(writes):
             seen = {name: {"stored": host_state.read_state(system, "prod")} for name, system in hosts.items()}
@@ -211,7 +382,7 @@ def test_a_run_killed_at_any_write_is_followed_by_one_that_finds_all_that_was_ac
             names = list(hosts)
             shuffled.shuffle(names)
             for name in names[:reached]:
-                wanted = following.plain if keeps[int(name[1:])] else following.without_files
+                wanted = following.plain if name.startswith("cp") else following.without_files
                 host_state.write_state(hosts[name], "prod", wanted, Kept.of(seen[name]["stored"]).digest)
             if reached is None or reached >= len(names):
                 acted_upon = following
