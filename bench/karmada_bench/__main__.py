@@ -31,6 +31,7 @@ from karmada_bench.clusters import KARMADA, ROOT, Clusters
 from karmada_bench.command import BenchError, Ran, Runner, rest, stop_left_over
 from karmada_bench.figures import Side, figures, results, table
 from karmada_bench.hosts import HOSTS, INSTANCE, OursOnHosts
+from karmada_bench.operators import KarmadasOperator, Operator, OurOperator
 from karmada_bench.page import Record, page, rows
 from karmada_bench.sides import Contender, Karmadactl, Ours
 
@@ -46,8 +47,16 @@ LONG_LIST = 5000
 class Benchmark:
     """Runs the rounds and collects what they give."""
 
-    def __init__(self, clusters: Clusters, ours: Ours, peer: Karmadactl, on_hosts: OursOnHosts) -> None:
+    def __init__(
+        self,
+        clusters: Clusters,
+        ours: Ours,
+        peer: Karmadactl,
+        on_hosts: OursOnHosts,
+        operators: tuple[OurOperator, KarmadasOperator],
+    ) -> None:
         self.clusters, self.ours, self.peer, self.on_hosts = clusters, ours, peer, on_hosts
+        self.operators = operators
         self.measurements: list[dict[str, Any]] = []
         self.facts: list[dict[str, Any]] = []
         self.tasks: list[dict[str, Any]] = []
@@ -73,6 +82,9 @@ class Benchmark:
         turns = [self._ours, self._peer]
         for turn in turns if number % 2 else reversed(turns):
             turn()
+            self.clusters.clean()
+        for operator in self.operators if number % 2 else reversed(self.operators):
+            self._object(operator)
             self.clusters.clean()
         self._one_host()
         self._three_hosts()
@@ -192,6 +204,40 @@ class Benchmark:
         self.clusters.wait_until_complete(ours.control_plane)
         self._ran(ours, "install_volume", done, time.monotonic() - started)
         ours.uninstall(self._log(ours, "uninstall-volume"))
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    def _object(self, operator: Operator) -> None:
+        """From an object to a control plane, and back, by an operator that was up before."""
+        operator.set_up(self._step(operator, "operator"))
+        self._rest()
+        started = time.monotonic()
+        done = operator.create(self._step(operator, "object"))
+        operator.fetch(self._step(operator, "object-kubeconfig"))
+        self.clusters.wait_until_complete(operator.control_plane)
+        complete = time.monotonic() - started
+        # What kubectl spends here says nothing of an operator.
+        seconds = complete if operator.side == "ours" else done.seconds
+        self._keep(operator.side, "object", seconds)
+        self._keep(operator.side, "object_complete", complete)
+        if operator.side == "ours":
+            self._keep("ours", "object_over_playbook", complete - self._measured_before("ours", "install"))
+        self._rest()
+        gone = operator.remove(self._step(operator, "object-gone"))
+        self._keep(operator.side, "object_gone", gone.seconds)
+        left = operator.left(self._step(operator, "object-left"))
+        self._keep(operator.side, "object_left", len(left))
+        operator.take_down(self._step(operator, "operator-gone"))
+        say(f"  {operator.side}: object to Ready after {seconds:.1f} s, gone after {gone.seconds:.1f} s")
+
+    def _step(self, operator: Operator, step: str) -> str:
+        return f"round-{self._round}-{operator.side}-{step}"
+
+    def _measured_before(self, side: Side, case: str) -> float:
+        """What was measured of this case in this round."""
+        key = (self._round, side, case)
+        found = [each for each in self.measurements if (each["round"], each["side"], each["case"]) == key]
+        return float(found[-1]["value"])
 
     # -- plain hosts -----------------------------------------------------------------------------------------------
 
@@ -358,6 +404,10 @@ def measure(folder: Path, rounds: int) -> Record:
         Ours(clusters, runner, work / "ours"),
         Karmadactl(clusters, runner, work / "peer"),
         OursOnHosts(clusters, runner, work / "ours-on-hosts"),
+        (
+            OurOperator(clusters, runner, work / "our-operator"),
+            KarmadasOperator(clusters, runner, work / "karmadas-operator"),
+        ),
     )
     load = os.getloadavg()[0]
     if load > BUSY * (os.cpu_count() or 1):

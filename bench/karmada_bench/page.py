@@ -54,6 +54,11 @@ object, and made so again.
 - **uninstall**: from a control plane with a member to none, and nothing of it on the member. Ours: the playbook
   `karmada.installer.uninstall`. karmadactl: `karmadactl unjoin` of the member, `karmadactl deinit --purge-namespace
   -f`, and the wait for its namespace, as ours waits for it, too.
+- **object to Ready**: by an operator in pods of the host cluster that is up before. On the side of karmadactl stands
+  Karmada's own operator here, of the same release; it makes a metrics adapter beside the rest. Ours: from
+  `kubectl apply` of a KarmadaDeployment until it is Ready and the check of an installation has passed. Karmada's
+  operator: until its object is Ready, whatever works by then. **Gone** is the object; what is in its namespace then is
+  counted.
 - **CPU s**: all processes of the run on the machine where it was started, children included, and what outlives it with
   what it has used by then. What the clusters and hosts compute for it is not in it, on either side; with the changed
   flag, who asks the API server is. Other work on the machine makes a run longer, and these seconds hardly more.

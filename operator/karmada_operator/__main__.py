@@ -24,7 +24,7 @@ from .controller import Controller
 from .deciding import keeper
 from .events import EventSender
 from .executor import Executor
-from .health import Health
+from .health import Health, host_clusters
 from .jobs import JobExecutor
 from .kinds import Key, Lane
 from .metrics import Metrics, Server
@@ -123,7 +123,7 @@ def _serve(
 
         return [watcher(kind, place) for kind in table.values() for place in places]
 
-    health = Health(cluster, places)
+    health = Health(cluster, places, opened=host_clusters(cluster))
     bounds = {
         **BOUNDS,
         Lane.CHANGES: settings.most_runs,

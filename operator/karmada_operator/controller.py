@@ -120,6 +120,7 @@ class Controller:
                 each.stop()
             self._runs.close()
             self._pool.shutdown(cancel_futures=True)
+            self._health.stop()
 
     def trouble(self) -> str:
         """Trouble of this process, for ``/healthz``; empty if nothing is."""

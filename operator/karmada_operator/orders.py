@@ -41,6 +41,25 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
+class HostCluster:
+    """Cluster with the workloads of a control plane in pods, and where in it they are.
+
+    ``secret`` holds its kubeconfig, empty for the cluster that the operator watches; ``context`` is one of that, empty
+    for its current one. ``namespace`` is empty for that of the object. ``insecure``: the document allows for a server
+    whose certificate is not verified.
+    """
+
+    secret: str = ""
+    context: str = ""
+    namespace: str = ""
+    insecure: bool = False
+
+
+#: Workloads in the namespace of their object.
+BESIDE_THE_OBJECT = HostCluster()
+
+
+@dataclass(frozen=True)
 class Restore:
     """Parts of an EtcdRestore that decide: what its spec confirms and decides, and how far it is by its status.
 
@@ -64,7 +83,8 @@ class Seen:
     ``settled``: its status says that this generation was carried out. ``elsewhere`` is the namespace of this cluster
     that it asks for, if that is not its own. ``references`` are (kind, name) of what its document names, ``members``
     the names of its members. ``needs`` are the Secrets without which nothing of it can be reached, ``access`` is
-    (member, Secret). ``installed`` and ``quarantined`` are what the status of a control plane says.
+    (member, Secret). ``host`` is where its workloads are. ``installed`` and ``quarantined`` are what the status of a
+    control plane says.
 
     Of an EtcdBackup or EtcdRestore, ``deployment`` names the KarmadaDeployment that it belongs to, and ``backups`` or
     ``restore`` is what decides of it.
@@ -83,6 +103,7 @@ class Seen:
     needs: frozenset[str] = frozenset()
     access: tuple[tuple[str, str], ...] = ()
     on_hosts: bool = False
+    host: HostCluster = BESIDE_THE_OBJECT
     installed: bool = False
     quarantined: bool = False
     deployment: str = ""

@@ -23,7 +23,7 @@ from .executor import Ending, Executor, Left, LeftBehind, Run, RunSpec, UnderWay
 from .health import Health, Instance
 from .kinds import Key, Kind, Lane
 from .memory import Memories
-from .orders import OF_A_RESTORE, Operation, Order, Outcome, Seen
+from .orders import OF_A_RESTORE, HostCluster, Operation, Order, Outcome, Seen
 from .probes import Probes
 from .reconcile import Start
 from .recorder import Recorder
@@ -260,7 +260,7 @@ class Runs:
                 ),
             )
             if order.operation is Operation.INSTALL or order.operation in OF_A_RESTORE:
-                self._watch_over(instance, order, ending)
+                self._watch_over(instance, None if kind.belongs else seen.host, order, ending)
             if order.operation is Operation.INSTALL:
                 self._suspect(key, action.lane, ending)
             # Whatever comes next of it is for another turn.
@@ -284,13 +284,16 @@ class Runs:
             elif ending.seen_gone:
                 self._dead[instance] = spec.run_id
 
-    def _watch_over(self, instance: Instance, order: Order, ending: Ending) -> None:
-        """Have an instance looked at between runs. What a run that came to its end has left is what should be there."""
+    def _watch_over(self, instance: Instance, host: HostCluster | None, order: Order, ending: Ending) -> None:
+        """Have an instance looked at between runs. What a run that came to its end has left is what should be there.
+
+        ``host`` is where its workloads are, None for where they were.
+        """
         if order.dry_run or ending.report is None:
             self._health.resume(instance)
             self._probes.resume(instance)
             return
-        self._health.settle(instance)
+        self._health.settle(instance, host)
         if secret := (ending.report.get("secretRef") or {}).get("name"):
             self._probes.follow(instance, str(secret), several_of(ending.report))
 

@@ -17,12 +17,13 @@ from typing import Generic, Protocol, TypeVar
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object, is_true
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Expired
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.host_cluster import INSECURE
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.watch import Watch
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
 from . import inputs
 from .kinds import Key
-from .orders import Seen
+from .orders import BESIDE_THE_OBJECT, HostCluster, Seen
 from .wishes import KEEP_LABELS, KNOWN, Wishes
 
 #: Seconds that one watch lasts. Also the longest for which a dead connection is not noticed.
@@ -53,6 +54,7 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
         needs=needs,
         access=access,
         on_hosts=(obj.get("spec") or {}).get("mode") == "Binary",
+        host=_host_cluster(obj),
         settled=ready and status.get("observedGeneration") == generation,
         installed=bool(status.get("installed")),
         quarantined=status.get("phase") == "Quarantined",
@@ -65,6 +67,21 @@ def _elsewhere(obj: Object) -> str:
     host = (obj.get("spec") or {}).get("hostCluster") or {}
     wanted = str(host.get("namespace") or "")
     return "" if host.get("secretRef") or wanted == obj["metadata"].get("namespace") else wanted
+
+
+def _host_cluster(obj: Object) -> HostCluster:
+    """Where the workloads of a control plane are, with a namespace if that is not the object's."""
+    spec = obj.get("spec") or {}
+    host = spec.get("hostCluster") or {}
+    if spec.get("mode") == "Binary":
+        return BESIDE_THE_OBJECT
+    secret, wanted = str((host.get("secretRef") or {}).get("name") or ""), str(host.get("namespace") or "")
+    return HostCluster(
+        secret=secret,
+        context=str(host.get("context") or "") if secret else "",
+        namespace="" if wanted == obj["metadata"].get("namespace") else wanted,
+        insecure=bool(secret and host.get(INSECURE)),
+    )
 
 
 class Kept(Protocol):
@@ -86,10 +103,10 @@ class Watcher(threading.Thread, Generic[Of]):
     """Thread that knows what is there of one kind, in one namespace or in all.
 
     ``keep`` makes of an object what is kept of it. ``changed`` is called from the thread, after the change, with each
-    key of which that has changed. ``pause`` is there for tests.
+    key of which that has changed; ``listed`` after each list, when that was told. ``pause`` is there for tests.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is watched, and who is told
         self,
         cluster: Cluster,
         api_version: str,
@@ -99,11 +116,12 @@ class Watcher(threading.Thread, Generic[Of]):
         *,
         namespace: str | None = None,
         labels: str | None = None,
+        listed: Callable[[], None] | None = None,
         pause: Callable[[float], None] | None = None,
     ) -> None:
         super().__init__(name=f"watch {kind} {namespace or ''}".rstrip(), daemon=True)
         self._cluster, self._type, self._keep, self._changed = cluster, (api_version, kind), keep, changed
-        self._scope = (namespace, labels)
+        self._scope, self._listed = (namespace, labels), listed or (lambda: None)
         self._seen: dict[Key, Of] = {}
         self._guard = threading.Lock()
         self._over = threading.Event()
@@ -167,6 +185,7 @@ class Watcher(threading.Thread, Generic[Of]):
         for key in {*found, *before}:
             if found.get(key) != before.get(key):
                 self._changed(key)
+        self._listed()
         return items.resource_version
 
     def _key(self, obj: Mapping[str, object]) -> Key:

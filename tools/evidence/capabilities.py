@@ -85,6 +85,9 @@ CAPABILITIES = (
                  "operator_ha", "unit"),
             _can("Many objects at once: four runs at a time, namespaces in turn, none lost, the operator with its runs "
                  "below 1 GiB", "operator_many"),
+            _can("An object whose host cluster is another one: wrong credentials are told before any change; what "
+                 "somebody deletes or changes there is seen and put right; deleted, it leaves nothing there",
+                 "operator_remote", "unit"),
             _can("Backups and restores by objects: the operator takes what is due; a restore waits for confirmation "
                  "and, in quarantine, for a decision, although who leads is killed", "operator_backup"),
         ),

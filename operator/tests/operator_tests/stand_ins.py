@@ -21,7 +21,7 @@ from karmada_operator.controller import Controller
 from karmada_operator.deciding import keeper
 from karmada_operator.events import EventSender
 from karmada_operator.executor import Ending, Left, LeftBehind, RunSpec, Task
-from karmada_operator.health import Health
+from karmada_operator.health import Health, host_clusters
 from karmada_operator.kinds import Key, Kind, Lane
 from karmada_operator.metrics import Metrics
 from karmada_operator.orders import Outcome, Seen
@@ -214,7 +214,7 @@ def operating(
     def watchers(changed: Callable[[Key], None]) -> list[Watcher[Seen]]:
         return [Watcher(cluster, GROUP, name, keeper(kind), changed) for name, kind in kinds.items()]
 
-    health, probes = Health(cluster, [None]), Probes(lambda *_: None)
+    health, probes = Health(cluster, [None], opened=host_clusters(cluster)), Probes(lambda *_: None)
     controller = Controller(
         cluster, kinds, watchers, executor, writer, events, metrics, health, probes=probes, bounds=BOUNDS
     )

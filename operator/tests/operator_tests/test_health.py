@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,8 +13,11 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
-from karmada_operator import health, reconcile, status_writer
-from karmada_operator.health import Health, Instance, Verdict
+from karmada_operator import health, reconcile, status_writer, wishes
+from karmada_operator.health import Health, Instance, Verdict, host_clusters
+from karmada_operator.kinds import Key
+from karmada_operator.orders import BESIDE_THE_OBJECT, HostCluster
+from karmada_operator.watch import seen_of
 
 from operator_tests.stand_ins import PREFIX, condition, live, operating, widget
 
@@ -33,7 +38,7 @@ def workload(name: str, generation: int = 1, ready: int = 1, instance: str = "x"
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "a", "generation": generation, "labels": labels, **meta},
+        "metadata": {"name": name, "generation": generation, "labels": labels, "namespace": "a", **meta},
         "spec": {"replicas": 1},
         "status": {"observedGeneration": generation, **counts},
     }
@@ -128,3 +133,137 @@ def test_what_was_deleted_starts_a_run_and_what_is_not_ready_is_told(
         until(lambda: condition(api, "Ready") == "True AllReady")
         until(lambda: condition(api, "Progressing") == "False Idle")
         assert operator.executor.started.empty()
+
+
+REMOTE = HostCluster(secret="remote", namespace="far", insecure=True)
+DELETED = Verdict(("Deployment x-webhook is gone",), ("Deployment x-webhook was deleted",))
+
+
+@pytest.fixture
+def remote(api: StubApi) -> Iterator[StubApi]:
+    """Another cluster, to which a Secret beside the objects leads."""
+    with StubApi() as found:
+        leads_to(api, found)
+        yield found
+
+
+def leads_to(api: StubApi, remote: StubApi) -> None:
+    data = {"kubeconfig": b64encode(json.dumps(remote.kubeconfig()).encode()).decode()}
+    api.put("api/v1/secrets", {"metadata": {"name": "remote", "namespace": "a"}, "data": data})
+
+
+def far(name: str, generation: int = 1, **more: Any) -> dict[str, Any]:
+    return workload(name, generation, namespace="far", **more)
+
+
+def host_of(spec: dict[str, Any]) -> HostCluster:
+    obj = {**widget("x", uid="u"), "spec": spec}
+    return seen_of(obj, "").host
+
+
+def test_where_workloads_are() -> None:
+    remote = {"secretRef": {"name": "remote"}, "context": "one", "namespace": "far"}
+    assert host_of({"hostCluster": remote}) == HostCluster("remote", "one", "far")
+    assert host_of({"hostCluster": {**remote, "insecureSkipTLSVerification": True}}).insecure
+    assert host_of({"hostCluster": {"namespace": "b"}}) == HostCluster(namespace="b")
+    for beside in ({}, {"hostCluster": {}}, {"hostCluster": {"namespace": "a", "context": "one"}}):
+        assert host_of(beside) == BESIDE_THE_OBJECT
+    assert host_of({"mode": "Binary", "hostCluster": remote}) == BESIDE_THE_OBJECT
+
+
+def test_what_is_in_another_cluster_is_watched_there(api: StubApi, cluster: Cluster, remote: StubApi) -> None:
+    remote.put(DEPLOYMENTS, far("x-webhook"))
+    remote.put(DEPLOYMENTS, far("y-webhook", instance="y"))
+    api.put(DEPLOYMENTS, workload("x-webhook", 7))
+    clock, told = [0.0], list[Instance]()
+    found = Health(cluster, [None], lambda: clock[0], opened=host_clusters(cluster))
+    found.listen(told.append)
+    found.settle(X, REMOTE)
+    assert found.verdict(X) == Verdict(), "probes are told meanwhile"
+    until(lambda: found._baselines[X].keys() == {Key("Deployment", "far", "x-webhook")})
+    until(lambda: found._elsewhere[X].complete)
+    # The last events of the run, however late the list was.
+    remote.put(DEPLOYMENTS, far("x-webhook", 2))
+    until(lambda: found._baselines[X][Key("Deployment", "far", "x-webhook")].generation == 2)
+    clock[0] = 10.0
+    remote.put(DEPLOYMENTS, far("x-webhook", 3))
+    until(lambda: found.verdict(X) == Verdict(drifted=("Deployment x-webhook was changed",)))
+    remote.remove(DEPLOYMENTS, "far", "x-webhook")
+    until(lambda: found.verdict(X) == DELETED)
+    assert set(told) == {X}
+    # A restore does not know where it is.
+    found.settle(X, None)
+    assert found.verdict(X) == Verdict()
+    assert X in found._elsewhere
+    found.forget(X)
+    assert found._elsewhere == {}
+    found.stop()
+
+
+def test_the_kubeconfig_that_is_there_now_leads_to_them(api: StubApi, cluster: Cluster, remote: StubApi) -> None:
+    remote.put(DEPLOYMENTS, far("x-webhook"))
+    clock = [0.0]
+    found = Health(cluster, [None], lambda: clock[0], opened=host_clusters(cluster))
+    found.settle(X, REMOTE)
+    until(lambda: found._elsewhere[X].complete)
+    first = found._elsewhere[X]
+    with StubApi() as other:
+        other.put(DEPLOYMENTS, far("x-scheduler"))
+        leads_to(api, other)
+        found.settle(X, REMOTE)
+        until(lambda: found._elsewhere[X].complete)
+        clock[0] = 10.0
+        remote.remove(DEPLOYMENTS, "far", "x-webhook")
+        until(lambda: not any(each.is_alive() for each in first._watchers), "the end of the first watches")
+        assert found.verdict(X) == Verdict()
+        other.remove(DEPLOYMENTS, "far", "x-scheduler")
+        until(lambda: found.verdict(X) not in (None, Verdict()))
+        found.stop()
+
+
+@pytest.mark.parametrize("host", [REMOTE, HostCluster(secret="remote", namespace="far"), HostCluster(secret="gone")])
+def test_a_cluster_that_cannot_be_used_is_left_to_probes(
+    host: HostCluster, api: StubApi, cluster: Cluster, remote: StubApi
+) -> None:
+    """Its kubeconfig starts a program, its address has no TLS, there is none."""
+    if host == REMOTE:
+        config = remote.kubeconfig()
+        config["users"][0]["user"] = {"exec": {"command": "touch", "args": ["/nowhere"]}}
+        data = {"kubeconfig": b64encode(json.dumps(config).encode()).decode()}
+        api.put("api/v1/secrets", {"metadata": {"name": "remote", "namespace": "a"}, "data": data})
+    found = Health(cluster, [None], opened=host_clusters(cluster))
+    found.settle(X, host)
+    assert found._elsewhere == {}
+    assert found.verdict(X) == Verdict()
+    assert remote.requests == []
+
+
+@pytest.mark.parametrize("elsewhere", ["another cluster", "another namespace"])
+def test_what_was_deleted_elsewhere_starts_a_run(
+    elsewhere: str, api: StubApi, cluster: Cluster, remote: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "SETTLE", 0.0)
+    if elsewhere == "another cluster":
+        there, namespace = remote, "far"
+        host: dict[str, Any] = {"secretRef": {"name": "remote"}, "insecureSkipTLSVerification": True}
+    else:
+        there, namespace, host = api, "b", {}
+        allowed = {"name": "b", "annotations": {wishes.ALLOWED_FROM: "a"}}
+        api.put("api/v1/namespaces", {"kind": "Namespace", "metadata": allowed})
+    there.put(DEPLOYMENTS, workload("x-webhook", namespace=namespace))
+    api.put(PREFIX, {**widget("x"), "spec": {"hostCluster": {**host, "namespace": namespace}}})
+    with operating(cluster) as operator:
+        watched = operator.controller._health
+        operator.executor.next().end(report=READY)
+        until(lambda: condition(api, "Ready") == "True AllReady")
+        until(lambda: X in watched._elsewhere and watched._elsewhere[X].complete)
+        there.put(DEPLOYMENTS, workload("x-webhook", ready=0, namespace=namespace))
+        until(lambda: condition(api, "Ready") == "False ComponentsNotReady")
+        there.put(DEPLOYMENTS, workload("x-webhook", namespace=namespace))
+        until(lambda: condition(api, "Ready") == "True AllReady")
+        there.remove(DEPLOYMENTS, namespace, "x-webhook")
+        again = operator.executor.next()
+        there.put(DEPLOYMENTS, workload("x-webhook", namespace=namespace))
+        again.end(report=READY)
+        until(lambda: condition(api, "Ready") == "True AllReady")
+    assert watched._elsewhere == {}

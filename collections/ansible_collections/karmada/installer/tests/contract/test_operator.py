@@ -134,7 +134,8 @@ class Site:
 
 
 @contextmanager
-def operator(site: Site, name: str = "one") -> Iterator[subprocess.Popen[bytes]]:
+def operator(site: Site, name: str = "one", *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Operator as a process; ``name`` is that of its folder and log, ``options`` are further ones of its command."""
     environment = {
         **os.environ,
         "PYTHONPATH": f"{CHECKOUT / 'operator'}:{CHECKOUT / 'collections'}",
@@ -143,7 +144,18 @@ def operator(site: Site, name: str = "one") -> Iterator[subprocess.Popen[bytes]]
     }
     runs = ["--runs", str(site.here / name), "--watches", str(site.here / "watches.yml")]
     where = ["--namespace", site.namespace, "--lease-namespace", site.namespace]
-    command = [sys.executable, "-m", "karmada_operator", *runs, *where, "--listen", "127.0.0.1", "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "karmada_operator",
+        *runs,
+        *where,
+        "--listen",
+        "127.0.0.1",
+        "--port",
+        "0",
+        *options,
+    ]
     log = (site.here / f"{name}.log").open("wb")
     process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
