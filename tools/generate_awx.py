@@ -34,6 +34,9 @@ HEAD = """\
 WIDTH = 120
 
 HOST_CLUSTER, CONTROL_PLANE = "Karmada host cluster", "Karmada control plane"
+BACKUP_KEY = "Karmada backup key"
+#: Variables that name a file with the private key of backups, which the credential of that type sets.
+BACKUP_KEY_VARIABLES = ("backup_identity", "restore_identity")
 ORGANIZATION = "{{ karmada_awx_organization }}"
 NAME = "{{ karmada_awx_name }}"
 #: Credential of the host cluster, of the project's inventory source and of every job.
@@ -58,6 +61,8 @@ karmada_awx_image: registry.example.com/karmada-ee:{COLLECTION_VERSION}
 # "{CONTROL_PLANE}" for cordon, drain and uncordon. All but the first have to be there.
 karmada_awx_credentials:
   - "{CREDENTIAL}"
+# Credentials of the type "{BACKUP_KEY}", by name, of the jobs that open backups. They have to be there.
+karmada_awx_backup_keys: []
 """
 
 
@@ -80,7 +85,7 @@ _Dumper.add_representer(str, _represented)
 def files() -> dict[Path, str]:
     """Every generated file and what it should contain."""
     lists: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
-        "controller_credential_types": ("How a kubeconfig reaches a job.", credential_types()),
+        "controller_credential_types": ("How a kubeconfig, or the key of backups, reaches a job.", credential_types()),
         "controller_credentials": (
             "Its content is typed in AWX, or given as karmada_awx_host_kubeconfig; it is never in Git.",
             credentials(),
@@ -111,7 +116,7 @@ def _yaml(content: Any) -> str:
 
 
 def credential_types() -> list[dict[str, Any]]:
-    """Types with a kubeconfig, for the host cluster and for a control plane on plain hosts.
+    """Types with a kubeconfig, for the host cluster and for a control plane on plain hosts, and with a key of backups.
 
     Two blanks stand between the braces of AWX's own templates, which infra.aap_configuration joins: Ansible would take
     them for its own otherwise.
@@ -127,20 +132,35 @@ def credential_types() -> list[dict[str, Any]]:
             "Kubeconfig of a control plane on plain hosts; for one in pods it is read through the host cluster.",
             "KARMADA_KUBECONFIG",
         ),
+        _with_file(
+            BACKUP_KEY,
+            "Private key that opens backups, as age-keygen wrote it; for jobs that verify, try out or restore one.",
+            "identity",
+            "Private key",
+            {"extra_vars": dict.fromkeys(BACKUP_KEY_VARIABLES, _FILE)},
+        ),
     ]
 
 
+#: Where AWX has put the file of a credential.
+_FILE = "{  { tower.filename }}"
+
+
 def _credential_type(name: str, description: str, variable: str) -> dict[str, Any]:
-    field = {"id": "kubeconfig", "type": "string", "label": "Kubeconfig", "secret": True, "multiline": True}
+    return _with_file(name, description, "kubeconfig", "Kubeconfig", {"env": {variable: _FILE}})
+
+
+def _with_file(
+    name: str, description: str, field: str, label: str, injectors: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Type with one field, which becomes a file of each job; the injectors tell the job where that is."""
+    asked = {"id": field, "type": "string", "label": label, "secret": True, "multiline": True}
     return {
         "name": name,
         "description": description,
         "kind": "cloud",
-        "inputs": {"fields": [field], "required": ["kubeconfig"]},
-        "injectors": {
-            "file": {"template": "{  { kubeconfig }}"},
-            "env": {variable: "{  { tower.filename }}"},
-        },
+        "inputs": {"fields": [asked], "required": [field]},
+        "injectors": {"file": {"template": f"{{  {{ {field} }}}}"}, **injectors},
     }
 
 
@@ -241,7 +261,11 @@ def _job_template(verb: str, name: str, description: str, *, survey: Mapping[str
         "playbook": f"playbooks/{verb}.yml",
         "inventory": NAME,
         "execution_environment": NAME,
-        "credentials": "{{ karmada_awx_credentials }}",
+        "credentials": (
+            "{{ karmada_awx_credentials + (karmada_awx_backup_keys | default([])) }}"
+            if surveys.offered(verb) & set(BACKUP_KEY_VARIABLES)
+            else "{{ karmada_awx_credentials }}"
+        ),
         "verbosity": 0,
         "allow_simultaneous": False,
         "job_slice_count": 1,

@@ -37,9 +37,9 @@ import awx_credentials  # noqa: E402
 import jobs  # noqa: E402
 from awx_credentials import Credential  # noqa: E402
 from awx_runner import SOMEBODY, Awx, Done  # noqa: E402
+from awx_site import UNTIL_NEXT_SECONDS, Site, Unseen  # noqa: E402
 from container_group import CONTAINER, AwxInPods, Group, Worker, words  # noqa: E402
 from interrupt import Trigger, within_course  # noqa: E402
-from jobs import Site, Unseen  # noqa: E402
 from steady_client import keep_figure  # noqa: E402
 
 NAMESPACE = "awx"
@@ -58,7 +58,6 @@ class SiteOfPods(Site):
     """AWX without a node of its own. ``artifacts`` is a folder in the image."""
 
     image: str
-    figures: Path
 
     @cached_property
     def group(self) -> Group:
@@ -149,7 +148,7 @@ def delete(site: SiteOfPods, seed: str) -> None:
     keep_figure(site.figures, "from the deletion of a job's pod to the first write of the next job", f"{seconds:.1f} s")
     if after_deletion and after_deletion[-1] > by_next[0]:
         raise Unseen("two have written at once")
-    if seconds > jobs.UNTIL_NEXT_SECONDS:
+    if seconds > UNTIL_NEXT_SECONDS:
         raise Unseen("that is too long")
     held = f"AWX job {lost.number} (install, started by jane)"
     if held not in " ".join(done.output.split()):
@@ -226,7 +225,7 @@ def main() -> int:
     one.add_argument("--seed", default="1")
     given = parser.parse_args()
     given.logs.mkdir(parents=True, exist_ok=True)
-    names = ("work", "logs", "lab", "kubeconfig", "artifacts", "document", "image", "figures")
+    names = ("work", "logs", "lab", "kubeconfig", "artifacts", "document", "figures", "image")
     site = SiteOfPods(*(getattr(given, name) for name in names))
     steps: dict[str, Callable[[], None]] = {
         "pod": lambda: pod(site),

@@ -14,9 +14,9 @@ from . import sources, variables
 
 #: Variables that nobody is asked for in AWX, with the reason.
 NOT_ASKED = {
-    "backup_identity": "a file of the machine that Ansible runs on, which a job does not have",
+    "backup_identity": "a file of the machine that Ansible runs on, which a credential of the job gives it",
     "member_join_noted": "the tasks noted_on_hosts set it",
-    "restore_identity": "a file of the machine that Ansible runs on, which a job does not have",
+    "restore_identity": "a file of the machine that Ansible runs on, which a credential of the job gives it",
 }
 #: Variables without which a playbook refuses to begin, beside those of playbooks that are about members.
 REQUIRED = {("uninstall", "karmada_confirm")}
@@ -49,6 +49,11 @@ def taken(verb: str) -> Mapping[str, Mapping[str, Any]]:
         and option.get("type", "str") in QUESTIONS
         and option.get("elements", "str") == "str"
     }
+
+
+def offered(verb: str) -> set[str]:
+    """Variables that somebody may give this playbook, those that nobody is asked for included."""
+    return {name for name, _option in _offered(verb)}
 
 
 def _offered(verb: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -27,14 +27,26 @@ class Credential:
     type: str
     inputs: Mapping[str, Any]
 
-    def inject(self, private: Path, inside: Path) -> dict[str, str]:
-        """Variables for an update or a job with this private data. Its files have other names each time."""
+    def inject(self, private: Path, inside: Path) -> tuple[dict[str, str], list[str]]:
+        """Environment and arguments for a job with this private data. Its files have other names each time.
+
+        An update takes the environment alone.
+        """
         interfaces = "awx_plugins.interfaces._temporary_private_"
         given = _of_awx(f"{interfaces}credential_api").Credential(dict(self.inputs))
         environment: dict[str, str] = {}
+        arguments: list[str] = []
         inject = _of_awx(f"{interfaces}inject_api").inject_credential
-        inject(_type_of(self.type), given, environment, {}, [], str(private))
-        return {name: value.replace(f"{INSIDE}/", f"{inside}/") for name, value in environment.items()}
+        inject(_type_of(self.type), given, environment, {}, arguments, str(private))
+        # Variables are in a file, too, which names the other one.
+        for variables in (each for each in arguments if each.startswith("@")):
+            path = private / Path(variables[1:]).relative_to(INSIDE)
+            text = path.read_text(encoding="utf-8")
+            path.unlink()
+            path.write_text(text.replace(f"{INSIDE}/", f"{inside}/"), encoding="utf-8")
+            path.chmod(0o400)
+        moved = {name: value.replace(f"{INSIDE}/", f"{inside}/") for name, value in environment.items()}
+        return moved, [each.replace(f"@{INSIDE}/", f"@{inside}/") for each in arguments]
 
 
 def _of_awx(module: str) -> Any:
@@ -57,6 +69,11 @@ def bearer_token(host: str, token: str, ca: str = "") -> Credential:
     """Credential of the type "OpenShift or Kubernetes API Bearer Token"; without a CA, AWX has nothing verified."""
     typed = {"host": host, "bearer_token": token, "verify_ssl": True, "ssl_ca_cert": ca}
     return Credential("kubernetes_bearer_token", typed)
+
+
+def backup_key(content: str) -> Credential:
+    """Credential of the type with the private key of backups that users copy."""
+    return Credential("Karmada backup key", {"identity": content})
 
 
 def kubeconfig(content: str, name: str = "Karmada host cluster") -> Credential:

@@ -196,8 +196,13 @@ class Awx:
         timeout: int = 0,
     ) -> Done:
         began = time.monotonic()
+        cmdline = private / "env" / "cmdline"
         for each in credentials:
-            environment |= each.inject(private, inside)
+            injected, arguments = each.inject(private, inside)
+            environment |= injected
+            # Of a job, which has a command line; an update gets no variables of a credential.
+            if arguments and cmdline.exists():
+                cmdline.write_text(f"{cmdline.read_text(encoding='utf-8')} {shlex.join(arguments)}", encoding="utf-8")
         common = {"private_data_dir": str(private), "ident": number}
         settings = {"suppress_ansible_output": True, "pexpect_timeout": 0.5, "idle_timeout": self.idle_timeout}
         settings["job_timeout"] = timeout

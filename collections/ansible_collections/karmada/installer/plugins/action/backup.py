@@ -343,6 +343,12 @@ def _listed(run: Run, wanted: Wanted) -> dict[str, Any]:
     return {**_status(run, wanted, target, own), "backups": rows}
 
 
+#: What to do about a private key that is lacking.
+_NAME_KEY = (
+    "name one with -e backup_identity=FILE; in AWX, give the job template a credential of the type Karmada backup key"
+)
+
+
 def _verified(run: Run, wanted: list[Wanted], name: str, identity: str) -> list[dict[str, Any]]:
     """Verify the backup of this name, or the newest of each series."""
     keys = encryption.identities_of(identity) if identity else []
@@ -353,15 +359,15 @@ def _verified(run: Run, wanted: list[Wanted], name: str, identity: str) -> list[
         done.append({"name": chosen.name, "series": each.name, "proofs": proofs})
         if not keys:
             what = f"{chosen.name} was fetched and compared, and not decrypted: no private key is here"
-            run.tell(Problem.hint(f"{what}; name one with -e backup_identity=FILE", Reason.CHECK_SKIPPED, target.where))
+            run.tell(Problem.hint(f"{what}; {_NAME_KEY}", Reason.CHECK_SKIPPED, target.where))
     return done
 
 
 def _drilled(run: Run, wanted: list[Wanted], name: str, identity: str) -> list[dict[str, Any]]:
     """Serve the backup of this name, or the newest of each series, and read all of it."""
     if not identity:
-        what, remedy = "a drill opens a backup, and no private key is here", "name one with -e backup_identity=FILE"
-        raise ProblemsError(Problem(what, "backup_identity", remedy, reason=Reason.INVALID_ARGUMENT))
+        what = "a drill opens a backup, and no private key is here"
+        raise ProblemsError(Problem(what, "backup_identity", _NAME_KEY, reason=Reason.INVALID_ARGUMENT))
     keys = encryption.identities_of(identity)
     done = []
     for each, target, chosen in _stored(run, wanted, name):

@@ -373,7 +373,7 @@ def no_key(why: str) -> Problem:
     """Problem of a restore without a private key."""
     remedy = (
         f"name a Secret with a private key of a recipient (spec.identitySecretRef of the {restores.KIND}), "
-        "or a file with it: -e restore_identity=FILE"
+        "or a file with it: -e restore_identity=FILE, in AWX by a credential of the type Karmada backup key"
     )
     return _problem(f"{why}, and no private key is here", "restore_identity", remedy)
 

@@ -141,8 +141,22 @@ def test_nothing_that_a_workflow_or_a_schedule_starts_waits_for_an_answer(object
     assert before == {"approval"}
 
 
+def test_jobs_that_open_backups_get_the_key_that_no_survey_asks_for(objects: dict[str, Any]) -> None:
+    (key,) = (each for each in objects["controller_credential_types"] if each["name"] == "Karmada backup key")
+    given = set(key["injectors"]["extra_vars"])
+    assert given == {name for name in surveys.NOT_ASKED if name.endswith("_identity")}
+    opening = {
+        each["playbook"].removeprefix("playbooks/").removesuffix(".yml")
+        for each in objects["controller_templates"]
+        if "karmada_awx_backup_keys" in each["credentials"]
+    }
+    assert opening == {verb for verb in VERBS if surveys.offered(verb) & given}
+    assert opening == {"backup_drill", "backup_verify", "hand_over", "restore"}
+    assert objects["karmada_awx_backup_keys"] == [], "there is none before somebody has typed it"
+
+
 def test_what_is_not_asked_is_a_variable_of_a_playbook() -> None:
-    offered = {name for verb in sources.verbs() for name, _option in surveys._offered(verb)}
+    offered = {name for verb in sources.verbs() for name in surveys.offered(verb)}
     assert set(surveys.NOT_ASKED) <= offered
     assert not set(surveys.NOT_ASKED) & {name for verb in VERBS for name in surveys.taken(verb)}
 
@@ -159,7 +173,9 @@ def test_no_injector_is_a_template_of_ansible(objects: dict[str, Any]) -> None:
     for each in objects["controller_credential_types"]:
         text = json.dumps(each)
         assert "{{" not in text
-        assert text.count("{  {") == 2
+        told = {**each["injectors"].get("env", {}), **each["injectors"].get("extra_vars", {})}
+        assert set(told.values()) == {"{  { tower.filename }}"}
+        assert text.count("{  {") == 1 + len(told)
         fields = {field["id"] for field in each["inputs"]["fields"]}
         assert re.findall(r"{  { (\w+) }}", each["injectors"]["file"]["template"]) == sorted(fields)
 

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of an AWX with backups of a control plane. Nothing that they need is left by another job on the machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from awx_credentials import Credential, backup_key
+from awx_runner import Done
+from awx_site import Site, Unseen, answered
+
+#: Exit code of ansible-playbook when a play has failed.
+FAILED = 2
+#: Name of a backup.
+NAME = re.compile(r"prod-\d{8}t\d{6}z-[0-9a-f]{6}")
+
+
+def backups(site: Site, key: Path) -> None:
+    """A backup is taken when it is due, listed, verified, and tried out; who has no key is told of its credential."""
+    if not _succeeded(site, "backup").changed:
+        raise Unseen("no backup was taken")
+    if _succeeded(site, "backup").changed:
+        raise Unseen("a backup was taken that was not due")
+    name = _name_in(_succeeded(site, "backup_list"))
+    _says(_succeeded(site, "backup_verify", key=key), name, "decrypted, trailer")
+    without = site.run("backup_drill", answered("backup_drill", {}))
+    if without.rc != 2:
+        raise Unseen(f"a drill without a key ended with {without.rc}:\n{without.output[-3000:]}")
+    _says(without, "no private key is here", "a credential of the type Karmada backup key")
+    drilled = _succeeded(site, "backup_drill", key=key)
+    _says(drilled, name, "old, served after")
+    if [each["name"] for each in drilled.statistics["karmada_backups_drilled"]] != [name]:
+        raise Unseen(f"the artifacts of the drill do not tell of {name}: {drilled.statistics}")
+
+
+def restores(site: Site, key: Path) -> None:
+    """A restore asks for the name of the backup, then stops in quarantine; it is taken back, or released."""
+    asked = site.run("restore", answered("restore", {}), key=_key(key))
+    if asked.rc != 2:
+        raise Unseen(f"a restore that nobody has confirmed ended with {asked.rc}:\n{asked.output[-3000:]}")
+    _says(asked, "loses everything since")
+    confirmed = {"restore_confirm": _name_in(asked)}
+    for decided in ("restore_undo", "release"):
+        _ends_in("Quarantined", site.succeeded("restore", answered("restore", confirmed), key=_key(key)))
+        _ends_in("Completed", site.succeeded(decided, answered(decided, {})))
+    site.succeeded("restore_cleanup", answered("restore_cleanup", {"restore_cleanup_confirm": site.name}))
+    site.succeeded("etcd_maintenance", answered("etcd_maintenance", {}))
+    if site.succeeded("install", answered("install", {})).changed:
+        raise Unseen("an installation had something to do after all that")
+
+
+def handed(site: Site) -> None:
+    """A control plane stops for another place, of which the job tells what it needs; that is taken back."""
+    _says(_succeeded(site, "hand_over", {"hand_over_confirm": site.name}), "restore_signer=")
+    _ends_in("Completed", _succeeded(site, "hand_over", {"hand_over_undo": "true"}))
+
+
+# -- inside ------------------------------------------------------------------------------------------------------------
+
+
+def _succeeded(site: Site, verb: str, answers: Mapping[str, str] | None = None, *, key: Path | None = None) -> Done:
+    """Run a job that has to succeed, with these answers of its survey; nothing that is not encrypted stays behind."""
+    done = site.succeeded(verb, answered(verb, answers or {}), key=_key(key) if key else None)
+    if left := list((done.folder / ".cache/karmada-installer/backups").glob("run-*")):
+        raise Unseen(f"job {done.number} has left {', '.join(map(str, left))}")
+    return done
+
+
+def _key(file: Path) -> Credential:
+    return backup_key(file.read_text(encoding="utf-8"))
+
+
+def _name_in(done: Done) -> str:
+    """Name of the only backup that an output tells of."""
+    found = set(NAME.findall(done.output))
+    if len(found) != 1:
+        raise Unseen(f"job {done.number} tells of {len(found)} backups:\n{done.output[-3000:]}")
+    (name,) = found
+    return str(name)
+
+
+def _failed(done: Done) -> None:
+    if done.rc != FAILED:
+        raise Unseen(f"job {done.number} ended with {done.rc}:\n{done.output[-3000:]}")
+
+
+def _says(done: Done, *texts: str) -> None:
+    said = " ".join(done.output.split())
+    if lacking := [each for each in texts if each not in said]:
+        raise Unseen(f"job {done.number} does not say {lacking}:\n{done.output[-3000:]}")
+
+
+def _ends_in(phase: str, done: Done) -> None:
+    """Raise Unseen unless the artifacts of a job, which later nodes of a workflow get, have this phase."""
+    status: Mapping[str, Any] = done.statistics.get("karmada_status", {})
+    if status.get("phase") != phase:
+        raise Unseen(f"after job {done.number} the phase is {status.get('phase')}, not {phase}:\n{done.output[-3000:]}")
