@@ -292,7 +292,10 @@ class EtcdClient:
         return self._ask_for(path, body, etcd_requests.ANSWER_SECONDS)
 
     def _ask_for(self, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Answer of the first member that can be reached; an error response is final."""
+        """Answer of the first member that gives one; with none, the error of a member that was reached.
+
+        A request that changes something may be put to several members, and its effect be there although this raises.
+        """
         last: EtcdError | None = None
         for url in self.urls:
             try:

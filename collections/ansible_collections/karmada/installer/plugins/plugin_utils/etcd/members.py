@@ -105,6 +105,7 @@ class _Change:
         began, progress = time.monotonic(), self._progress()
         while True:
             self.look = look(self.run)
+            self._note_unnoticed_votes()
             replace_ids = ids_of(self.look.seen, self.replace_names) if replace_ids is None else replace_ids
             step = next_step(self.look.seen, wanted, replace_ids)
             if step is None:
@@ -180,7 +181,7 @@ class _Change:
                     self._save_record(replace(self._record(name), leaving=True, lost=lost))
             case steps.Remove(name, identity):
                 with self.run.writing(f"remove the member {name} of etcd"):
-                    self._of_others(name).remove(identity)
+                    self._removed(name, identity)
                 self.changes.append(_change(name, "deleted"))
                 self.run.say(f"etcd: {name} is no member any more")
 
@@ -245,6 +246,14 @@ class _Change:
 
         return _real(self.run.apply_to_host_cluster(step, objects))
 
+    def _removed(self, name: str, identity: str) -> None:
+        try:
+            self._of_others(name).remove(identity)
+        except EtcdError as error:
+            # Removed by a request whose answer was lost, which was put to the next member then.
+            if error.code != etcd_requests.NOT_FOUND:
+                raise
+
     def _of_others(self, name: str) -> EtcdClient:
         """Client of a healthy member other than this one."""
         for other, url in zip(self.look.names, self.look.client.urls, strict=True):
@@ -260,6 +269,14 @@ class _Change:
 
     def _save_record(self, record: EtcdMemberState) -> None:
         _save(self.run, self.run.state.etcd.with_member(record))
+
+    def _note_unnoticed_votes(self) -> None:
+        """Put on record which members have their vote by a request whose answer was lost."""
+        voters = {each.id for each in self.look.seen.members or () if not each.learner}
+        voted = [each.name for each in self.run.state.etcd.members if each.initial_cluster and each.id in voters]
+        for name in voted:
+            self._note_vote(name)
+            self.changes.append(_change(name, "created"))
 
     def _note_vote(self, name: str) -> None:
         """Put on record that it has its vote, and where; from now on it starts with its data only."""

@@ -176,7 +176,10 @@ class _Plan:
             proof = known.lost or ("you asked for it to be replaced" if known.id in self.replace else "")
             if not proof:
                 continue
-            return self._at_risk(known.name, member) or Leave(known.name, proof)
+            # One that works is not given away while another is ill: the one after it could not come.
+            ill = [each for each in self.voters if not each.healthy and each.id != member.id] if member.healthy else []
+            refused = self._ill(ill[0]) if ill else self._at_risk(known.name, member)
+            return refused or Leave(known.name, proof)
         return None
 
     def _not_healthy(self) -> Refusal | None:
@@ -188,11 +191,16 @@ class _Plan:
         goes = name not in self.wanted and not set(self.wanted) - self.known.keys()
         if goes and self._is_next_to_go(name):
             return None
+        return self._ill(ill[0])
+
+    def _ill(self, member: Member) -> Refusal:
+        """Refusal of any change because of a voter that is not healthy."""
+        name, healthy = self.names[member.id], sum(each.healthy for each in self.voters)
         return Refusal(
             Reason.ETCD_MAJORITY_AT_RISK,
-            f"member {name} is not healthy{f' ({ill[0].message})' if ill[0].message else ''}, and members change only "
+            f"member {name} is not healthy{f' ({member.message})' if member.message else ''}, and members change only "
             f"while all others are: with {len(self.voters)} of "
-            f"them {_majority(len(self.voters))} must be healthy, and {len(self.voters) - len(ill)} are",
+            f"them {_majority(len(self.voters))} must be healthy, and {healthy} are",
             f"etcd member {name}",
             f"""mend it; if its data is lost, ask for a new one in its place: -e '{{"etcd_replace": ["{name}"]}}'""",
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Members
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     EtcdMemberState,
     EtcdState,
@@ -101,6 +102,7 @@ def assert_is_well(world: PodsOfEtcd, count: int) -> None:
     assert [each.name for each in records] == members_in_pods(count)
     assert {each.id for each in records} == set(etcd.members)
     assert not any(each.coming or each.leaving or each.lost or each.former for each in records)
+    assert not any(each.initial_cluster for each in records)
     volumes = {each["metadata"]["uid"] for each in world.list("v1", "PersistentVolumeClaim", NAMESPACE)}
     assert {each.volume for each in records} <= volumes
     assert servers(world) == members_in_pods(count)
@@ -282,6 +284,45 @@ def test_two_of_three_lost_volumes_found_no_empty_cluster() -> None:
     assert problem.reason is Reason.ETCD_MAJORITY_LOST
     assert problem.what.startswith("1 of 3 members of etcd answer, and 2 are needed")
     assert len(world.etcd.members) == 3
+
+
+@pytest.mark.parametrize("request_", ["promote", "remove"])
+def test_a_change_whose_answer_is_lost_is_on_record_as_any_other(
+    request_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is put to the next member then, which knows it as done and refuses it."""
+    world, lost = installed(3), []
+    change = getattr(FakeEtcdClient, request_)
+
+    def put_twice(client: FakeEtcdClient, identity: str) -> Members:
+        if not lost:
+            change(client, identity)
+            lost.append(identity)
+        return change(client, identity)
+
+    monkeypatch.setattr(FakeEtcdClient, request_, put_twice)
+    if request_ == "promote":
+        assert brought_to(world, 5) == ["created prod-etcd-3", "created prod-etcd-4"]
+        assert_is_well(world, 5)
+    else:
+        assert brought_to(world, 1) == ["deleted prod-etcd-2", "deleted prod-etcd-1"]
+        assert_is_well(world, 1)
+    assert lost
+
+
+def test_one_that_works_is_not_replaced_while_another_one_is_ill() -> None:
+    world = installed(5)
+    before = set(world.etcd.members)
+    world.etcd.cut("prod-etcd-4")
+    with pytest.raises(ProblemsError) as refused:
+        brought_to(world, 5, ["prod-etcd-1"])
+    (problem,) = refused.value.problems
+    assert (problem.reason, problem.where) == (Reason.ETCD_MAJORITY_AT_RISK, "etcd member prod-etcd-4")
+    assert set(world.etcd.members) == before
+    # The ill one itself may be.
+    world.etcd.processes["prod-etcd-4"].data = ""
+    assert brought_to(world, 5, ["prod-etcd-4"]) == ["deleted prod-etcd-4", "created prod-etcd-4"]
+    assert_is_well(world, 5)
 
 
 def test_a_member_that_answers_late_between_two_steps_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
