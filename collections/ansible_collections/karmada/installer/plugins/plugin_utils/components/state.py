@@ -11,15 +11,13 @@ lost when we write.
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..problems import Problem, ProblemsError, Reason
-from . import moving
+from . import moving, stored_files
 from .moving import Claim, HandOverState, TakeOverState
 from .releases import is_digest
 from .spec import MemberEntry, Spec
@@ -36,9 +34,6 @@ FORMER_MODE = "formerMode"
 #: 12: a restore. 13: what a restore has released of members. 14: a move to another place. 15: the move after which a
 #: backup was taken.
 FORMAT = 15
-#: A Secret holds 1 MiB, and the records of a thousand members come close to that: files above this size are packed.
-PACK_ABOVE = 64 * 1024
-_PACKED = ".gz"
 _BACKUP_KEY = "backup.key"
 #: Version of this collection, as in galaxy.yml (which is absent once the collection is installed).
 COLLECTION_VERSION = "0.1.0"
@@ -383,26 +378,14 @@ def to_files(state: State) -> dict[str, bytes]:
     for name, pair in state.authorities.items():
         files[f"{name}.crt"] = pair.certificate
         files[f"{name}.key"] = pair.key
-    return dict(_packed(name, content) for name, content in files.items())
-
-
-def _packed(name: str, content: bytes) -> tuple[str, bytes]:
-    # Without a time stamp, so that equal states are equal files.
-    return (f"{name}{_PACKED}", gzip.compress(content, mtime=0)) if len(content) > PACK_ABOVE else (name, content)
-
-
-def _unpacked(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    return {
-        name.removesuffix(_PACKED): gzip.decompress(content) if name.endswith(_PACKED) else content
-        for name, content in files.items()
-    }
+    return stored_files.packed(files)
 
 
 def from_files(files: Mapping[str, bytes], where: str) -> State:
     """State in stored files. Raises ProblemsError when it cannot be read; it is never replaced by a new one."""
     try:
-        files = _unpacked(files)
-        plain = json.loads(files["instance.json"])
+        files = stored_files.unpacked(files)
+        plain = stored_files.parsed(files["instance.json"])
         if plain["format"] not in range(1, FORMAT + 1):
             writer = plain.get("collection") or "another version"
             raise ValueError(
@@ -414,12 +397,13 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             if name.endswith("-ca.key")
         }
         document = files.get("document.json")
-        owned = json.loads(files["owned.json"])
+        carried_out = stored_files.parsed(document) if document else None
+        owned = stored_files.parsed(files["owned.json"])
         # Without this record nothing could be removed, and a run that took it for empty would overwrite it.
         if not isinstance(owned, dict) or not all(isinstance(uids, dict) for uids in owned.values()):
             raise ValueError("owned.json is not a record of objects")
         # Formats before 7 keep members in the file of the instance.
-        members = json.loads(files["members.json"]) if "members.json" in files else plain["members"]
+        members = stored_files.parsed(files["members.json"]) if "members.json" in files else plain["members"]
         if not isinstance(members, dict):
             raise ValueError("members.json is not a record of members")
         claim = Claim.of(plain.get("claim", ""))
@@ -435,11 +419,11 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             # The first version did not write it.
             endpoint_type=plain.get("endpointType", ""),
             passages=tuple(plain.get("passages", ())),
-            journal=Journal(**json.loads(files["journal.json"])),
+            journal=Journal(**stored_files.parsed(files["journal.json"])),
             owned=owned,
             members=members,
             hosts=plain["hosts"] if "hosts" in plain else _hosts_of(document),
-            document=json.loads(document) if document else None,
+            document=carried_out,
             collection=plain.get("collection", ""),
             member_places=plain.get("memberPlaces", {}),
             digests=_digests(plain.get("digests", {})),
@@ -457,7 +441,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             handed_over=moving.hand_over_of(plain["handedOver"]) if "handedOver" in plain else None,
             taken_over=moving.take_over_of(plain["takenOver"]) if "takenOver" in plain else None,
         )
-    except (KeyError, ValueError, TypeError, AttributeError, OSError, EOFError, zlib.error) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise ProblemsError(
             [
                 Problem(

@@ -125,6 +125,7 @@ _PLAIN = {
             "pattern": "^([A-Za-z0-9:]([-A-Za-z0-9.:]*[A-Za-z0-9:])?)?$",
         },
         "endpoint_type": {"type": "string", "maxLength": 32, "pattern": "^[A-Za-z]*$"},
+        "host_cluster": _UID,
         "service_subnet": {"type": "string", "maxLength": 128, "pattern": "^[0-9a-fA-F.:/,]*$"},
         "passages": {"type": "array", "maxItems": 8, "items": {"type": "string", "pattern": "^[A-Za-z]{1,32}$"}},
         "digests": {"type": "object", "additionalProperties": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}},
@@ -166,6 +167,15 @@ _PLAIN = {
     },
 }
 
+#: Keys of maps of a ``State``, of which the schemas above judge the values.
+_KEYS = {
+    "digests": (_TEXT, "an image"),
+    "restarts": (_NAME, "a component"),
+    "member_places": (_NAME, "a member"),
+    "owned": (_TEXT, "a cluster"),
+    "backups": (_NAME, "an EtcdBackup"),
+}
+
 
 def read_state(files: Mapping[str, bytes], where: str) -> State:
     """State in these files, fully validated. ``where`` is their location for people.
@@ -190,16 +200,17 @@ def read_state(files: Mapping[str, bytes], where: str) -> State:
 def findings(state: State) -> Iterator[crd.Finding]:
     """Findings about a state, each at its path."""
     yield from _unfit(_plain(state), _PLAIN, ())
+    yield from _of_keys(state)
     hosts, members = _entry_schema("hosts"), _member_schema()
+    if not _is_map(state.hosts):
+        yield crd.Finding("type", ("hosts",), "is no record of hosts")
+        return
     for name, entry in state.hosts.items():
         yield from _of_entry(name, entry, hosts, ("hosts", name))
     for name, record in state.members.items():
         # What was not given is on record as null.
         given = {key: value for key, value in record.items() if value is not None} if _is_map(record) else record
         yield from _of_entry(name, {"name": name, **given} if _is_map(given) else given, members, ("members", name))
-    for member in state.member_places:
-        if not crd.fits(member, _NAME):
-            yield crd.Finding("pattern", ("memberPlaces", member), "is no name of a member")
     if state.document is not None:
         yield from _unfit(state.document, manifest.schema(), ("document",))
     if state.restore is not None:
@@ -210,6 +221,19 @@ def findings(state: State) -> Iterator[crd.Finding]:
     if state.taken_over is not None:
         plain = {**vars(state.taken_over), "unfenced": list(state.taken_over.unfenced)}
         yield from _unfit(plain, _MOVE, ("takenOver",))
+
+
+def _of_keys(state: State) -> Iterator[crd.Finding]:
+    """Findings about the keys of maps; what is no map is a finding of the schemas."""
+    for field, (form, of) in _KEYS.items():
+        found = getattr(state, field)
+        for key in found if _is_map(found) else ():
+            if not crd.fits(key, form):
+                yield crd.Finding("pattern", (field, key), f"is no name of {of}")
+    for cluster, uids in state.owned.items():
+        for reference in uids:
+            if not crd.fits(reference, _TEXT):
+                yield crd.Finding("pattern", ("owned", cluster, reference), "is no name of an object")
 
 
 def _of_entry(name: str, entry: Any, schema: crd.Schema, path: crd.Path) -> Iterator[crd.Finding]:

@@ -156,13 +156,14 @@ class SecretStore(StateStore):
         """Take the lock and read the state again; ``step`` is in the journal before anything changes."""
         created = run.ensure_namespace()
         self._hold_lock()
-        self.state = self._read()
-        run.look_again(self.state)
-        if self.state is None:
-            self._make_way_for_clashing_instance()
         try:
+            self.state = self._read()
+            run.look_again(self.state)
+            if self.state is None:
+                self._make_way_for_clashing_instance()
             journaled = run.journaled(step)
         except ProblemsError:
+            # Who may not write need not keep others from it.
             self._lock.release()
             raise
         run.save(journaled, namespace_uid=created)
@@ -203,7 +204,7 @@ class SecretStore(StateStore):
         """Resolve two first installs, with names that clash, that start at the same moment.
 
         Preflight refuses names that are taken, and neither has taken one yet. Each has written its Lease before it
-        looks for the other's, so at least one sees the other. Raises ProblemsError, with the lock released.
+        looks for the other's, so at least one sees the other. Raises ProblemsError, upon which the lock is released.
         """
         cluster, namespace = self._cluster, self._facts.namespace
         for other in clashing_names(self._facts.name):
@@ -212,7 +213,6 @@ class SecretStore(StateStore):
                 continue
             held = (found.get("spec") or {}).get("holderIdentity")
             if held or cluster.get("v1", "Secret", f"{other}-installer-state", namespace):
-                self._lock.release()
                 raise ProblemsError(
                     Problem(
                         what=f"control plane {other} is being installed here, and some objects of both would have "

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import tracemalloc
 import uuid
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import stored_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
@@ -254,3 +258,51 @@ def test_a_packed_file_that_is_damaged_is_told() -> None:
     for damaged in (files[name][:100], b"x" * 100, b""):
         with pytest.raises(ProblemsError, match="the installer's state cannot be read"):
             from_files({**files, name: damaged}, "here")
+
+
+def test_one_that_would_fill_the_memory_is_refused_before_it_does() -> None:
+    """Of such zeros a gigabyte fits a Secret."""
+    machine = zlib.compressobj(9, wbits=31)
+    bomb = b"".join([*(machine.compress(bytes(1 << 20)) for _ in range(256)), machine.flush()])
+    files = {name: content for name, content in to_files(state()).items() if name != "owned.json"}
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProblemsError, match="cannot be read: it is larger than 32 MiB"):
+            from_files({**files, "owned.json.gz": bomb}, "here")
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_bound_is_that_of_all_files_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {f"{name}.gz": gzip.compress(name.encode() * 100) for name in ("a", "b")} | {"c": b"c" * 100}
+    monkeypatch.setattr(stored_files, "MOST", 300)
+    assert stored_files.unpacked(files) == {name: name.encode() * 100 for name in ("a", "b", "c")}
+    monkeypatch.setattr(stored_files, "MOST", 299)
+    for order in (list(files), list(reversed(files))):
+        with pytest.raises(ValueError, match="it is larger than"):
+            stored_files.unpacked({name: files[name] for name in order})
+
+
+def test_few_bytes_that_become_many_objects_are_refused() -> None:
+    many = b"[" + b"{}," * stored_files.MOST_VALUES + b"{}]"
+    with pytest.raises(ProblemsError, match="cannot be read: it has more than 1000000 values"):
+        from_files({**to_files(state()), "owned.json": many}, "here")
+
+
+@pytest.mark.parametrize("name", [each for each in REQUIRED if each.endswith(".json")])
+@pytest.mark.parametrize("depth", [101, 2_000, 200_000])
+@pytest.mark.parametrize("brackets", [(b"[", b"]"), (b'{"a":', b"}")], ids=["lists", "objects"])
+def test_brackets_inside_each_other_end_no_run(name: str, depth: int, brackets: tuple[bytes, bytes]) -> None:
+    opening, closing = brackets
+    files = {**to_files(state()), name: opening * depth + b"1" + closing * depth}
+    with pytest.raises(ProblemsError, match="cannot be read: it is nested too deep"):
+        from_files(files, "here")
+
+
+def test_a_document_may_be_as_deep_as_anybody_writes_one() -> None:
+    deep: Any = 1
+    for _ in range(stored_files.MOST_DEPTH - 1):
+        deep = [deep]
+    found = state(document={"spec": deep})
+    assert from_files(to_files(found), "here") == found

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -172,6 +173,15 @@ def test_a_recorded_member_that_the_schema_would_not_admit_is_refused(record: di
         ("restarts_due", ("$(id)",)),
         ("member_places", {"m1": -1}),
         ("member_places", {"../m1": 1}),
+        ("host_cluster", "x y"),
+        ("host_cluster", "\x1b[2J"),
+        ("digests", {"\x1b[2J": f"sha256:{'a' * 64}"}),
+        ("restarts", {"\x1b[2J": 1}),
+        ("restarts", {"../x": 1}),
+        ("owned", {"\x1b[2J": {"Secret x/y": "uid"}}),
+        ("owned", {"host": {"\x1b[2J": "uid"}}),
+        ("owned", {"host": {"x" * 2000: "uid"}}),
+        ("backups", {"../x": whole().backups["nightly"]}),
         ("encryption_key", "x\ny"),
         ("etcd", EtcdState(token="t", storage="../x")),
         ("etcd", EtcdState(token="t\n--flag", storage="volumeClaim")),
@@ -185,6 +195,17 @@ def test_a_recorded_member_that_the_schema_would_not_admit_is_refused(record: di
 )
 def test_every_other_part_has_its_form(field: str, value: Any) -> None:
     assert refusal_of(replace(whole(), **{field: value}))
+
+
+@pytest.mark.parametrize("name", ["instance.json", "journal.json", "members.json", "owned.json", "document.json"])
+@pytest.mark.parametrize("value", [5, True, None, "x", [], ["x"], {}, {"x": 5}, {"x": None}, {"x": ["x"]}], ids=str)
+def test_whatever_kind_of_value_is_anywhere_it_is_read_or_refused(name: str, value: Any) -> None:
+    """No other error, which would end a run in a traceback."""
+    files = to_files(whole())
+    plain = json.loads(files[name])
+    for content in (value, *({**plain, field: value} for field in plain)):
+        with suppress(ProblemsError):
+            read_state({**files, name: json.dumps(content).encode()}, "here")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
+from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
 
 FINGERPRINT = "SHA256:" + "A" * 43
 #: What ends the word that an option of ssh is, if nobody looks at it.
@@ -113,8 +114,12 @@ def test_a_crafted_secret_is_refused_before_anything_of_it_is_used(crafted: str,
 
 @pytest.mark.parametrize("crafted", CRAFTED)
 @pytest.mark.usefixtures("unlocked")
-def test_one_that_is_crafted_while_a_run_waits_for_the_lock_is_refused_as_well(crafted: str) -> None:
-    """The state is read again under the lock, and as strictly as the first time."""
+def test_one_that_is_crafted_while_a_run_waits_for_the_lock_is_refused_as_well(
+    crafted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state is read again under the lock, and as strictly as the first time. Nobody has to wait for that lock."""
+    released: list[bool] = []
+    monkeypatch.setattr(NoLock, "release", lambda _: released.append(True))
     run, cluster = stored()
     assert run.stored_state
     fake_run(run.deployment, cluster, stored=replace(state(), **CRAFTED[crafted][0]))
@@ -122,6 +127,8 @@ def test_one_that_is_crafted_while_a_run_waits_for_the_lock_is_refused_as_well(c
     with pytest.raises(ProblemsError, match=CRAFTED[crafted][1].replace(".", r"\.")):
         write(run)
     assert content(cluster) == before
+    assert NoLock.taken == 1
+    assert released
 
 
 @pytest.mark.parametrize("crafted", CRAFTED)
