@@ -50,7 +50,7 @@ CAPABILITIES = (
             _can("Restores into quarantine: nothing reaches a member, agents are refused, what members would get is "
                  "told; released, or taken back; a run that is killed is gone on with", "pods_restore", "contract"),
             _can("A restore is released for some clusters, or namespaces on them; the API server holds the rest, which "
-                 "is not written to; old data goes by name only", "pods_restore", "contract", "unit"),
+                 "is not written to; old data goes by name only", "pods_restore", "hosts_restore", "contract", "unit"),
             _can("Most volumes of etcd lost: what the one member that is left has is restored, newer than any backup; "
                  "that the last writes may be missing is told", "pods_survivor", "hosts_survivor", "contract", "unit"),
             _can("A control plane moves to another place: handed over with a final backup, taken over into quarantine; "

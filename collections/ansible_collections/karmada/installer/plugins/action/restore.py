@@ -27,7 +27,7 @@ class ActionModule(KarmadaAction):
         "goal": {"type": "str", "choices": [each.value for each in Goal], "default": Goal.QUARANTINE.value},
         "state": {
             "type": "str",
-            "choices": ["judged", "begun", "adopted", "next", "delivered", "forgotten", "cleaned", "removed"],
+            "choices": ["judged", "begun", "adopted", "next", "held", "delivered", "forgotten", "cleaned", "removed"],
             "default": "next",
         },
         "step": {"type": "str", "choices": ["", *(each.value for each in OnHosts.tasks)], "default": ""},
@@ -70,9 +70,7 @@ class ActionModule(KarmadaAction):
             return _delivered(restoring) if arguments["state"] == "delivered" else _forgotten(arguments["snapshot"])
         if run.check:
             return _predicted(run, restoring)
-        taken = Step(arguments["step"]) if arguments["step"] else None
-        done = Done(arguments["backup"], arguments["troubles"], arguments["last"], arguments["broken"])
-        return _turned(restoring, taken, done)
+        return _held(restoring) if arguments["state"] == "held" else _turned(restoring, arguments)
 
 
 def _cleaned(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -120,8 +118,16 @@ def _predicted(run: Run, restoring: Restoring) -> dict[str, Any]:
     return {"changed": bool(step), "changes": changes, "step": "", "tasks": "", "goes_on": False}
 
 
-def _turned(restoring: Restoring, taken: Step | None, done: Done) -> dict[str, Any]:
+def _held(restoring: Restoring) -> dict[str, Any]:
+    """Write what holds members, and what lets others go, as it is on record."""
+    anew = restoring.release.begin()
+    return changed_result(restoring.changes, anew=anew)
+
+
+def _turned(restoring: Restoring, arguments: dict[str, Any]) -> dict[str, Any]:
     """End the step whose rest tasks of the role have done, and take what comes next, up to a step with tasks."""
+    taken = Step(arguments["step"]) if arguments["step"] else None
+    done = Done(arguments["backup"], arguments["troubles"], arguments["last"], arguments["broken"])
     turn = turned(restoring, taken, done)
     told: dict[str, Any] = {"step": "", "tasks": turn.tasks, "again": turn.again, "goes_on": turn.goes_on}
     if turn.step:

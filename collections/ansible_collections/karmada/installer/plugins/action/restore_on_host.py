@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore import c
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import refusal_of
 
-SEEN, MADE, COPIED, COUNTED, REMOVED = "seen", "made", "copied", "counted", "removed"
+SEEN, MADE, COPIED, COUNTED, REMOVED, RESTARTED = "seen", "made", "copied", "counted", "removed", "restarted"
 #: Bytes that the data of a member may have: a database of etcd has 8 GiB at most, its log a few files of 64 MiB.
 _MOST_DATA = 16 << 30
 
@@ -27,7 +27,7 @@ class ActionModule(HostFileAction):
     """Look at a host, make the new data of its member of etcd, copy or remove the old, or ask that for its content."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "choices": [SEEN, MADE, COPIED, COUNTED, REMOVED], "default": SEEN},
+        "state": {"type": "str", "choices": [SEEN, MADE, COPIED, COUNTED, REMOVED, RESTARTED], "default": SEEN},
         "snapshot": {"type": "dict", "default": {}},
     }
 
@@ -35,8 +35,9 @@ class ActionModule(HostFileAction):
         """Take the step, if it concerns this host. A member that cannot be asked is told later, with all others."""
         if self.karmada.stored_state is None or (self.seen.refusal and arguments["state"] == SEEN):
             return {"changed": False}
-        if simple := {SEEN: self._seen, COPIED: self._copied, REMOVED: self._removed}.get(arguments["state"]):
-            return simple()
+        simple = {SEEN: self._seen, COPIED: self._copied, REMOVED: self._removed, RESTARTED: self._restarted}
+        if act := simple.get(arguments["state"]):
+            return act()
         if self.host_name not in on_hosts.new_data.members(self.karmada.state) and arguments["state"] == COUNTED:
             return {"changed": False}
         restore = on_hosts.restore_of(self.karmada)
@@ -49,7 +50,9 @@ class ActionModule(HostFileAction):
         rows = {units.unit_name(instance, each): each.row for each in self.view.components(EVERYTHING)}
         restore = run.state.restore
         new = on_hosts.folder(run, self.host_name) if restore and self.host_name in restore.members else ""
-        asked = {**on_hosts.question(run, self.host_name)}
+        asked: dict[str, Any] = {**on_hosts.question(run, self.host_name)}
+        if admission := on_hosts.admission(run, self.host_name):
+            asked["admission"] = admission
         if seen_on_hosts.is_asked(run, self.host_name):
             asked["member"] = etcd_on_hosts.question(run, self.host_name)
         found = self.on_host("_host_restore", state=SEEN, units=list(rows), folder=new, **asked)
@@ -57,6 +60,7 @@ class ActionModule(HostFileAction):
             return found
         running = sorted({rows[each] for each in found["running"] if each in rows})
         told = {"running": running, "there": found["there"], "status": found.get("status", 0)}
+        told["admission"] = found.get("admission", {})
         # What an earlier step has noted of this host stays: what was made, and what was counted.
         self.note(restore={**self.seen.restore, **told}, etcd=found.get("member", {}))
         return {"changed": False}
@@ -153,6 +157,17 @@ class ActionModule(HostFileAction):
         if not self._task.check_mode:
             self.note(restore={**self.seen.restore, "gone": folders})
         changes = [f"remove directory {each}" for each in found["removed"]]
+        return {"changed": bool(changes), "changes": changes}
+
+    def _restarted(self) -> dict[str, Any]:
+        """Restart what is to begin anew, if it runs here."""
+        names = on_hosts.restarted(self.karmada, self.host_name)
+        if not names:
+            return {"changed": False}
+        found = self.on_host("_host_restore", state=RESTARTED, units=names)
+        if found.get("failed"):
+            return found
+        changes = [f"restart {each}" for each in found["restarted"]]
         return {"changed": bool(changes), "changes": changes}
 
     def _absent(self) -> None:

@@ -11,12 +11,15 @@ deleted or written again.
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import ssl
 import subprocess
 import tarfile
 import tempfile
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,9 +49,13 @@ _DATA = (_DATABASE, "member/snap/*.snap", "member/wal/*.wal")
 
 def look(system: System, names: Sequence[str], folder: str) -> dict[str, Any]:
     """Look which of these units run or are stopping, and whether there is a folder, which may be half of one."""
+    there = bool(folder) and system.path(folder).exists()
+    return {"running": _running(system, names), "there": there}
+
+
+def _running(system: System, names: Sequence[str]) -> list[str]:
     found = units(system, names)
-    running = [name for name in names if found[name].active in _RUNNING or found[name].in_transition]
-    return {"running": running, "there": bool(folder) and system.path(folder).exists()}
+    return [name for name in names if found[name].active in _RUNNING or found[name].in_transition]
 
 
 def expect(system: System, instance: str, reader: str, size: int, folder: str, room: int) -> None:
@@ -205,12 +212,7 @@ def content(post: etcd_requests.Post, revision: int, prefixes: Mapping[str, str]
 
 def ask(url: str, authority: str, certificate: str, key: str) -> int:
     """Status with which the API server of this host answers who shows this certificate; 0 if it does not answer."""
-    context = ssl.create_default_context(cadata=authority)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in (("tls.crt", certificate), ("tls.key", key)):
-            with open(Path(folder) / name, "x", opener=host_snapshot.for_owner) as stream:
-                stream.write(text)
-        context.load_cert_chain(Path(folder) / "tls.crt", Path(folder) / "tls.key")
+    context = _context(authority, certificate, key)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
         with opener.open(url, timeout=_ASK_SECONDS) as answer:
@@ -219,3 +221,63 @@ def ask(url: str, authority: str, certificate: str, key: str) -> int:
         return int(error.code)
     except (OSError, ValueError):
         return SILENT
+
+
+def answers(
+    url: str, authority: str, certificate: str, key: str, requests: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Answers of the API server of this host to objects that are posted to it, by the names of the requests.
+
+    A request has a ``path`` and a ``body``; an answer the HTTP ``status``, 0 if there is none, and the ``message``.
+    """
+    at = urllib.parse.urlsplit(url)
+    context = _context(authority, certificate, key)
+    server = http.client.HTTPSConnection(at.hostname or "", at.port or 443, timeout=_ASK_SECONDS, context=context)
+    found = {name: {"status": SILENT, "message": ""} for name in requests}
+    try:
+        for name, wanted in requests.items():
+            headers = {"Content-Type": "application/json", "Accept": "application/json"}
+            server.request("POST", wanted["path"], json.dumps(wanted["body"]), headers)
+            answer = server.getresponse()
+            found[name] = {"status": int(answer.status), "message": _message(answer.read())}
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # It would keep silent to the others, too.
+        for each in found.values():
+            if each["status"] == SILENT:
+                each["message"] = _printable(str(error))
+    finally:
+        server.close()
+    return found
+
+
+def _message(content: bytes) -> str:
+    """Words of an API server in an answer; empty if they are not in its form."""
+    try:
+        told = json.loads(content)
+    except ValueError:
+        return ""
+    return _printable(str(told.get("message") or "")) if isinstance(told, dict) else ""
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in text)[:_SAID]
+
+
+def _context(authority: str, certificate: str, key: str) -> ssl.SSLContext:
+    """Context of a client with this certificate, which is read from files that are gone when this returns."""
+    context = ssl.create_default_context(cadata=authority)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (("tls.crt", certificate), ("tls.key", key)):
+            with open(Path(folder) / name, "x", opener=host_snapshot.for_owner) as stream:
+                stream.write(text)
+        context.load_cert_chain(Path(folder) / "tls.crt", Path(folder) / "tls.key")
+    return context
+
+
+def restart(system: System, names: Sequence[str], *, check: bool) -> list[str]:
+    """Restart those of these units that run; returns their names. One that is held stays away."""
+    running = _running(system, names)
+    if running and not check:
+        # Without waiting: whether it is well is seen by others.
+        system.command("systemctl", "try-restart", "--no-block", "--", *running)
+    return running

@@ -25,7 +25,7 @@ options:
     description:
       - >-
         V(seen) tells which of O(units) run, whether O(folder) is there, how the API server at O(url) answers who shows
-        O(certificate), and how the member at O(member) is.
+        O(certificate), how the one of O(admission) answers its requests, and how the member at O(member) is.
       - V(expected) makes an empty file for the snapshot, which O(reader) alone can write, if there is room.
       - V(made) has O(user) make the data in O(folder) out of the snapshot, and deletes that.
       - V(absent) deletes the snapshot.
@@ -35,8 +35,9 @@ options:
       - >-
         V(removed) removes the folders O(aside) beside O(folder), which is the one that the member uses. Refused if one
         is used, or is no folder; no link is followed.
+      - V(restarted) restarts those of O(units) that run.
     type: str
-    choices: [seen, expected, made, absent, copied, counted, removed]
+    choices: [seen, expected, made, absent, copied, counted, removed, restarted]
     required: true
   units:
     description: Names of units.
@@ -97,6 +98,30 @@ options:
     description: Its private key.
     type: str
     default: ""
+  admission:
+    description: Objects that the API server of this host is asked to make, by dry runs, so that its admission is seen.
+    type: dict
+    suboptions:
+      url:
+        description: Its URL.
+        type: str
+        required: true
+      authority:
+        description: The certificate of its authority.
+        type: str
+        required: true
+      certificate:
+        description: A client certificate.
+        type: str
+        required: true
+      key:
+        description: Its private key.
+        type: str
+        required: true
+      requests:
+        description: Name → C(path) and C(body) of a request.
+        type: dict
+        required: true
   certificates:
     description: The folder with ca.crt, tls.crt and tls.key of the member.
     type: str
@@ -153,6 +178,10 @@ status:
   description: The HTTP status that the API server answered; 0 if it did not answer.
   returned: with V(seen) and O(url)
   type: int
+admission:
+  description: Name of a request → C(status) of the answer, 0 if there was none, and its C(message).
+  returned: with V(seen) and O(admission)
+  type: dict
 member:
   description: How the member is, as M(karmada.installer._etcd_member) tells it.
   returned: with V(seen) and O(member)
@@ -172,6 +201,11 @@ size:
 removed:
   description: Paths of the folders that were removed, or in check mode would be.
   returned: with V(removed)
+  type: list
+  elements: str
+restarted:
+  description: Names of the units that were restarted, or in check mode would be.
+  returned: with V(restarted)
   type: list
   elements: str
 holder:
@@ -204,7 +238,7 @@ def main() -> None:
             "state": {
                 "type": "str",
                 "required": True,
-                "choices": ["seen", "expected", "made", "absent", "copied", "counted", "removed"],
+                "choices": ["seen", "expected", "made", "absent", "copied", "counted", "removed", "restarted"],
             },
             "units": {"type": "list", "elements": "str", "default": []},
             "folder": text,
@@ -220,6 +254,14 @@ def main() -> None:
             "authority": text,
             "certificate": text,
             "key": {**text, "no_log": True},
+            "admission": {
+                "type": "dict",
+                "options": {
+                    **{name: {"type": "str", "required": True} for name in ("url", "authority", "certificate")},
+                    "key": {"type": "str", "required": True, "no_log": True},
+                    "requests": {"type": "dict", "required": True},
+                },
+            },
             "certificates": text,
             "member": {"type": "dict"},
             "revision": {"type": "int", "default": 0},
@@ -234,7 +276,9 @@ def main() -> None:
 
 def wanted_change(state: str, check: bool, result: Mapping[str, Any]) -> bool:
     """Return whether a state that was reached, with this result, is a change of the host that stays."""
-    return bool(result.get("removed")) if state == "removed" else state == "made" and not check
+    if state in ("removed", "restarted"):
+        return bool(result.get(state))
+    return state == "made" and not check
 
 
 def _perform(system: System, wanted: dict, check: bool) -> dict:
@@ -247,11 +291,17 @@ def _perform(system: System, wanted: dict, check: bool) -> dict:
 def _checked(system: System, wanted: dict) -> dict:
     if wanted["state"] == "removed":
         return _removed(system, wanted, check=True)
+    if wanted["state"] == "restarted":
+        return _restarted(system, wanted, check=True)
     return _looked(system, wanted) if wanted["state"] == "seen" else {}
 
 
 def _removed(system: System, wanted: dict, *, check: bool) -> dict:
     return {"removed": host_old_data.remove(system, wanted["folder"], wanted["aside"], check=check)}
+
+
+def _restarted(system: System, wanted: dict, *, check: bool) -> dict:
+    return {"restarted": host_restore.restart(system, wanted["units"], check=check)}
 
 
 def _done(system: System, wanted: dict) -> dict:
@@ -262,6 +312,8 @@ def _done(system: System, wanted: dict) -> dict:
         return host_restore.copy(system, name, folder, wanted["reader"])
     if state == "removed":
         return _removed(system, wanted, check=False)
+    if state == "restarted":
+        return _restarted(system, wanted, check=False)
     if state == "counted":
         post = etcd_member.poster(system, wanted["url"], wanted["certificates"])
         return host_restore.content(post, wanted["revision"], wanted["prefixes"])
@@ -279,6 +331,8 @@ def _looked(system: System, wanted: dict) -> dict:
     if wanted["url"]:
         asked = (wanted["url"], wanted["authority"], wanted["certificate"], wanted["key"])
         found["status"] = host_restore.ask(*asked)
+    if asked_of := wanted["admission"]:
+        found["admission"] = host_restore.answers(**asked_of)
     if member := wanted["member"]:
         found["member"] = etcd_member.answered(system, member["url"], member["folder"], member["data"])
     return found

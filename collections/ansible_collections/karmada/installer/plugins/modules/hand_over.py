@@ -45,7 +45,9 @@ options:
       - StartEtcd
       - Prove
       - StartServers
+      - Hold
       - StartAll
+      - Let
       - BackUpAgain
       - StopAll
       - StartFormer

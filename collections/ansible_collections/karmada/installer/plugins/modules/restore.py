@@ -45,6 +45,9 @@ options:
         that on record. Then it takes the next step, or none if the goal is reached. On plain hosts it takes those after
         it, too, up to one with tasks.
       - >-
+        V(held) writes what holds the members that are not released, and what lets others go, as far as V(next) has put
+        that on record. Its next turn sees on each plain host whether it is in force, and does the rest.
+      - >-
         V(delivered) fetches the backup and decrypts it into a folder of this run, for
         M(karmada.installer.restore_on_host); V(forgotten) removes that.
       - >-
@@ -53,7 +56,7 @@ options:
         hosts it tells what is to go (RV(folders)); M(karmada.installer.restore_on_host) removes that, and V(removed)
         puts on record that all of them have.
     type: str
-    choices: [judged, begun, adopted, next, delivered, forgotten, cleaned, removed]
+    choices: [judged, begun, adopted, next, held, delivered, forgotten, cleaned, removed]
     default: next
   step:
     description: A step whose rest tasks of the role have done.
@@ -68,7 +71,9 @@ options:
       - StartEtcd
       - Prove
       - StartServers
+      - Hold
       - StartAll
+      - Let
       - BackUpAgain
       - StopAll
       - StartFormer
@@ -228,6 +233,12 @@ step:
   returned: success
   type: str
   sample: StopWriters
+anew:
+  description: >-
+    Whether something is let go, so that karmada-controller-manager is to begin anew: what was refused to it, it would
+    try again after ever longer waits.
+  returned: with V(held)
+  type: bool
 tasks:
   description: >-
     Tasks of the role that do the rest of this step, V(stages) for those of the role control_plane; empty if there is

@@ -22,7 +22,8 @@ options:
     description:
       - >-
         V(seen) notes which components run, how the member of etcd is, whether the folder of the new data is there, and,
-        where API servers are to refuse agents, how the one of this host answers a certificate like those of agents.
+        where API servers are to refuse agents, how the one of this host answers a certificate like those of agents;
+        where members are held after the release of a part, whether it refuses Works of theirs.
       - V(made) makes the data out of O(snapshot).
       - >-
         V(copied) copies the data of the member, which has survived where most others are lost, has the copy here, and
@@ -31,8 +32,9 @@ options:
       - >-
         V(removed) removes the folders of old data that the state names as put aside, and no other: refused if one is
         used, by the state or by a process on the host, or is no folder. Links are not followed.
+      - V(restarted) restarts karmada-controller-manager, if it runs here, because members are let go.
     type: str
-    choices: [seen, made, copied, counted, removed]
+    choices: [seen, made, copied, counted, removed, restarted]
     default: seen
   snapshot:
     description: The file here, its size and its SHA-256, as M(karmada.installer.restore) has delivered it.
@@ -56,7 +58,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: The folder that was made, or those that were removed.
+  description: The folder that was made, those that were removed, or the units that were restarted.
   returned: success
   type: list
   elements: str

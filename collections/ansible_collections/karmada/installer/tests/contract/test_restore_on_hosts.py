@@ -118,7 +118,7 @@ class Site:
 
         def execute(*, module_name: str, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
             del module_name, task_vars
-            plain = {"units": [], "folder": "", "url": "", "flags": [], "member": {}, **module_args}
+            plain = {"units": [], "folder": "", "url": "", "flags": [], "member": {}, "admission": {}, **module_args}
             try:
                 told = module._perform(self.hosts[name], plain, False)
                 return {"changed": module.wanted_change(plain["state"], False, told), **told}

@@ -10,15 +10,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.module_utils import host_restore
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import works as member_works
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import held, partial
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import held, on_hosts, partial
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import store
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
@@ -75,6 +76,18 @@ def clusters(control_plane: Cluster) -> list[str]:
         metadata = {"name": member_works.execution_namespace(name)}
         control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     return names
+
+
+def asking(run: Run) -> partial.Asking:
+    return lambda names: partial.admitting(run, names)
+
+
+def on_a_host(server: ApiServer, names: list[str]) -> dict[str, bool]:
+    """Clusters: whether the API server takes their Works, as a host asks its own."""
+    files = (server.ca, server.client_certificate, server.client_key)
+    requests = {name: {"path": partial.probe_path(name), "body": partial.probe(name)} for name in names}
+    found = host_restore.answers(server.url, *(each.read_text() for each in files), requests)
+    return {name: on_hosts.takes_works("here", name, found[name]) for name in names}
 
 
 def work(cluster: str, name: str, *manifests: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -135,6 +148,24 @@ def test_nothing_reaches_a_held_member_whoever_writes_and_released_ones_are_not_
     as_controllers_write(control_plane, work(free, "app"))
     control_plane.create(work(free, "new"))
     assert control_plane.delete(*Ref.of(work(free, "new")))
+
+
+def test_a_host_that_asks_its_own_api_server_hears_what_holds(
+    run: Run, control_plane: Cluster, clusters: list[str], server: ApiServer
+) -> None:
+    free, kept = clusters
+    parts = {name: () for name in partial.clusters(run) if name != kept}
+    assert on_a_host(server, clusters) == {free: True, kept: True}
+    partial.begin(run, parts)
+    deadline = time.monotonic() + 30
+    while (told := on_a_host(server, clusters)) != {free: True, kept: False} and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert told == {free: True, kept: False}
+    assert not partial.admitting(run, [kept]), "whoever asks from elsewhere hears the same"
+    created = control_plane.list(member_works.WORK_API, "Work", member_works.execution_namespace(free))
+    assert created == [], "a dry run makes nothing"
+    with pytest.raises(ApiError, match="not found"):
+        on_a_host(server, ["nobody"])
 
 
 def test_all_works_of_a_namespace_at_once_are_not_deleted(
@@ -233,7 +264,7 @@ def test_what_does_not_hold_any_more_is_seen(
     parts = {name: () for name in partial.clusters(run) if name != kept}
     control_plane.create(work(kept, "app"))
     release(run, clusters, free)
-    assert partial.wrong(run, parts) == []
+    assert partial.wrong(run, parts, asking(run)) == []
     if broken in ("policy", "binding"):
         kind = f"ValidatingAdmissionPolicy{'Binding' if broken == 'binding' else ''}"
         control_plane.delete(ADMISSION, kind, held.POLICY)
@@ -251,12 +282,12 @@ def test_what_does_not_hold_any_more_is_seen(
         patch = {"metadata": {"labels": {held.LABEL: held.HELD}}}
         control_plane.patch_merge("v1", "Namespace", space, None, patch)
     deadline = time.monotonic() + 30
-    while not (told := partial.wrong(run, parts)) and time.monotonic() < deadline:
+    while not (told := partial.wrong(run, parts, asking(run))) and time.monotonic() < deadline:
         time.sleep(0.2)
     said = {"label": "has not the label", "work": "is not suspended"}.get(broken, "does not refuse Works")
     assert said in told[0]
     release(run, clusters, free)
-    assert partial.wrong(run, parts) == []
+    assert partial.wrong(run, parts, asking(run)) == []
 
 
 def test_what_was_being_deleted_is_decided_by_name_first(run: Run, control_plane: Cluster, clusters: list[str]) -> None:

@@ -372,6 +372,9 @@ def _secrets(run: Run, entry: MemberEntry, found: registration.Credentials | Non
 
 def needs_work(entry: MemberEntry, outcome: Outcome, state: State) -> bool:
     """Return whether this member must be changed: something differs, or its record is missing or outdated."""
+    if state.taken_over and outcome.name in state.taken_over.unfenced:
+        # Also if it has taken all of it, and the last answer was lost: else it would be named for ever.
+        return True
     known, record = state.uids(f"member/{outcome.name}"), state.member(outcome.name)
     unrecorded = any(change.uid not in known for change in outcome.on_member)
     if outcome.name not in state.members or record.former_mode:

@@ -62,7 +62,7 @@ class Restoring:
     def __post_init__(self) -> None:
         kind = InPods if self.run.place.in_pods else OnHosts
         self.means: Means = kind(self.run, self.timeout, self.changes)
-        self.release = Releasing(self.run, self.goal, self.asked, self.timeout, self.changes, self._save)
+        self.release = Releasing(self.run, self.goal, self.asked, self.means, self.changes, self._save)
 
     # -- what is next ------------------------------------------------------------------------------------------------
 
@@ -142,6 +142,9 @@ class Restoring:
         elif step is Step.PROVE:
             if not self._prove(last=done.last):
                 return False
+        elif step in (Step.HOLD, Step.LET):
+            if not self.release.end(last=done.last):
+                return False
         elif step in (ends := self._ends(done)):
             ends[step]()
         self.note(step, recorded(self._seen(), step))
@@ -184,7 +187,7 @@ class Restoring:
             Step.COMPARE: self._compare,
             Step.HOLD: self.release.hold,
             Step.OPEN: self._open,
-            Step.LET: self.release.let,
+            Step.LET: self._let,
             Step.OPEN_AGAIN: lambda: self._save(held=(), closed=False),
             Step.START_ALL: self.means.write_authorities,
             Step.WAKE_AGENTS: lambda: agents.wake(self.run, self.changes),
@@ -404,6 +407,11 @@ class Restoring:
             ill = [Problem(each, "etcd", remedy, reason=Reason.ETCD_UNHEALTHY) for each in wrong]
             raise ProblemsError(ill, "nothing was released")
         self._save(held=(), closed=False)
+
+    def _let(self) -> None:
+        if not self.release.let():
+            # Nothing is held, and nothing was.
+            self._rest = ""
 
     def _back_up_again(self) -> None:
         """Back up what was released: backups from before are of another etcd. Members follow without it, too."""

@@ -126,6 +126,11 @@ def probe(namespace: str) -> Object:
     return found
 
 
+def is_refusal(message: str) -> bool:
+    """Return whether an API server that answers a probe with 403 and these words takes no Works there."""
+    return POLICY in message or "being terminated" in message
+
+
 def is_suspended(work: Mapping[str, Any]) -> bool:
     """Return whether Karmada leaves this Work alone."""
     return (work.get("spec") or {}).get(_SUSPENDED) is True

@@ -24,8 +24,8 @@ from ..kube.wait import wait_until
 from ..labels import NAME_LABEL
 from ..problems import Problem, ProblemsError, Reason
 from ..render import workloads
-from . import closed, delivery
-from .check import Chosen
+from . import closed, delivery, held, partial
+from .check import Asked, Chosen
 from .means import FENCED, GOES_ON, LOOK_SECONDS, STAGES, Means
 from .plan import Step
 
@@ -120,6 +120,19 @@ class InPods(Means):
     def accepting_agents(self) -> list[str]:
         """Pods of API servers that accept them."""
         return closed.accepting_agents(self.run)
+
+    def admitting(self, clusters: Sequence[str]) -> Sequence[tuple[str, str]]:
+        """Pods of API servers, asked now."""
+        return partial.admitting(self.run, clusters)
+
+    def settle(self, parts: held.Parts, asked: Asked) -> partial.Settled:
+        """All of it."""
+        return partial.settle(self.run, parts, self.timeout, asked.kept, asked.let_go)
+
+    def settled(self, parts: held.Parts, *, last: bool) -> partial.Settled | None:
+        """Nothing to do."""
+        del parts, last
+        return partial.Settled()
 
     def _apply(self, step: str, components: list[str]) -> None:
         made = self.run.apply_to_host_cluster(step, lambda: self.run.workloads(components))

@@ -18,7 +18,9 @@ from ..document.backups import Wanted
 from ..etcd.client import EndpointStatus
 from ..kube.apply import Change
 from ..run.run import Run
-from .check import Chosen
+from . import held
+from .check import Asked, Chosen
+from .partial import Settled
 from .plan import Step
 
 #: Tasks of the role: the stages of the role control_plane.
@@ -109,3 +111,24 @@ class Means(ABC):
     @abstractmethod
     def accepting_agents(self) -> list[str]:
         """API servers that accept certificates of agents, each asked by itself. Raises ApiError if one is silent."""
+
+    @abstractmethod
+    def admitting(self, clusters: Sequence[str]) -> Sequence[tuple[str, str]]:
+        """Pairs of an API server and a cluster whose Works it would take although they are not suspended.
+
+        Each API server is asked by itself. Raises ApiError if one is silent.
+        """
+
+    @abstractmethod
+    def settle(self, parts: held.Parts, asked: Asked) -> Settled:
+        """Hold what these parts leave, and let go the rest, if tasks of the role do not have that done.
+
+        Raises ProblemsError.
+        """
+
+    @abstractmethod
+    def settled(self, parts: held.Parts, *, last: bool) -> Settled | None:
+        """Do what is left of that after these tasks; None if hosts are to be looked at again before.
+
+        Raises ProblemsError, also instead of that if this is the ``last`` attempt.
+        """

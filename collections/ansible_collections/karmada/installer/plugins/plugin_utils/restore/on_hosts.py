@@ -21,31 +21,32 @@ from ..components import etcd_configuration
 from ..components import hosts as component_hosts
 from ..components.hosts import Host
 from ..components.state import RestoreState
-from ..components.table import ETCD, KARMADA_APISERVER, KARMADA_CA, ON_HOSTS
+from ..components.table import ETCD, KARMADA_APISERVER, KARMADA_CA, KARMADA_CONTROLLER_MANAGER, ON_HOSTS
 from ..components.types import EtcdMember
 from ..document.backups import Wanted
 from ..encoding import base64_text
 from ..etcd import members_on_hosts
 from ..etcd.client import Cause, EndpointStatus, EtcdError, range_end
 from ..etcd.health import common_revision
-from ..kube.errors import Unreachable
+from ..kube.errors import ApiError, Unreachable
 from ..problems import Problem, ProblemsError, Reason
 from ..render import units
 from ..render.etcd_restore import NewData
 from ..run.run import Run
-from . import check_on_hosts, closed, new_data
-from .check import Chosen
+from . import check_on_hosts, closed, held, new_data, partial
+from .check import Asked, Chosen
 from .check_on_hosts import statuses
 from .means import FENCED, GOES_ON, STAGES, Means
-from .plan import Step
+from .plan import Step, is_partial
 
 #: Tasks of the role, by the name of their file. A step whose name is not here ends with its begin.
-BACKED_UP, PREPARED, STOPPED, ETCD_STARTED, COUNTS = (
+BACKED_UP, PREPARED, STOPPED, ETCD_STARTED, COUNTS, HELD = (
     "backed_up",
     "prepared",
     "stopped",
     "etcd_started",
     "counted",
+    "held",
 )
 #: Kind of object → first key and the key after the last one, as a host is asked.
 PREFIXES: Mapping[str, str] = {
@@ -65,7 +66,9 @@ class OnHosts(Means):
         Step.START_ETCD: ETCD_STARTED,
         Step.PROVE: COUNTS,
         Step.START_SERVERS: STAGES,
+        Step.HOLD: HELD,
         Step.START_ALL: STAGES,
+        Step.LET: HELD,
         Step.BACK_UP_AGAIN: BACKED_UP,
         Step.STOP_ALL: STOPPED,
         Step.START_FORMER: ETCD_STARTED,
@@ -187,6 +190,31 @@ class OnHosts(Means):
                 raise Unreachable(f"API server of {host.name}", "GET", closed.PATH, status, "", told)
         return found
 
+    def admitting(self, clusters: Sequence[str]) -> Sequence[tuple[str, str]]:
+        """Hosts whose API server takes them, as each was asked on its host."""
+        return [
+            (where, name)
+            for where, told in (
+                (f"the API server of {host.name}", self._seen(host.name).get("admission", {}))
+                for host in api_servers(self.run)
+            )
+            for name in clusters
+            if takes_works(where, name, told.get(name))
+        ]
+
+    def settle(self, parts: held.Parts, asked: Asked) -> partial.Settled:
+        """Leave it to the role, which writes it when it is on record, and looks at the hosts then."""
+        del parts, asked
+        return partial.Settled()
+
+    def settled(self, parts: held.Parts, *, last: bool) -> partial.Settled | None:
+        """See that each API server refuses what is held, and suspend and resume Works then."""
+        if told := partial.not_in_force(partial.holding(self.run, parts), self.admitting):
+            if last:
+                raise partial.refused_in_time(told)
+            return None
+        return partial.finish(self.run, parts, self.timeout, partial.Settled())
+
     def _seen(self, host: str) -> Mapping[str, Any]:
         return self.run.handover.observed(host).restore
 
@@ -253,6 +281,46 @@ def question(run: Run, name: str) -> dict[str, str]:
         "certificate": asker.certificate.decode(),
         "key": asker.key.decode(),
     }
+
+
+def admission(run: Run, name: str) -> dict[str, Any]:
+    """Arguments of the module that have it ask the API server of a host whether it takes Works of what is held, by dry
+    runs; none where nothing is held, and where nobody says which clusters there are.
+    """
+    restore, host = run.state.restore, run.hosts[name]
+    if restore is None or restore.undoing or restore.is_over or not is_partial(restore):
+        return {}
+    if host not in api_servers(run):
+        return {}
+    try:
+        names = partial.holding(run, restore.parts)
+    except (ApiError, ProblemsError):
+        # Whoever goes on with the release is told; whoever takes the restore back needs no answer.
+        return {}
+    own = run.snapshot.own_identity
+    return {
+        "url": units.layout(run.instance, host, KARMADA_APISERVER, "").apiserver_url,
+        "authority": run.state.authorities[KARMADA_CA].certificate.decode(),
+        "certificate": own.certificate.decode(),
+        "key": own.key.decode(),
+        "requests": {each: {"path": partial.probe_path(each), "body": partial.probe(each)} for each in names},
+    }
+
+
+def takes_works(where: str, name: str, answer: Mapping[str, Any] | None) -> bool:
+    """Return whether the API server ``where`` takes Works of a cluster, by its answer. Raises ApiError without one."""
+    status, message = (answer["status"], answer["message"]) if answer else (0, "it was not asked on its host")
+    if status in range(200, 300):
+        return True
+    if status == closed.FORBIDDEN and held.is_refusal(message):
+        return False
+    raise Unreachable(where, "POST", partial.probe_path(name), status, "", message)
+
+
+def restarted(run: Run, name: str) -> list[str]:
+    """Units of a host that begin anew when something is let go."""
+    views = run.on_host(name).components([KARMADA_CONTROLLER_MANAGER.name])
+    return [units.unit_name(run.instance, each) for each in views]
 
 
 def _refuse(what: str, where: str, remedy: str) -> NoReturn:

@@ -4,6 +4,9 @@
 ``held`` says what is held, and by which means. Here the control plane is brought to that, from wherever a run that was
 killed has left it: first what is to be held, and nothing else starts before that stands; then
 what is not held any more.
+
+In pods all of that is one step (``settle``). Of plain hosts each API server is asked by a module beside it, so what is
+to be held is written first (``begin``), then hosts are looked at, and what is left to do comes after that (``finish``).
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ from . import held
 from .held import Parts
 from .plan import is_released
 
+#: Asks every API server about these clusters; returns pairs of an API server and a cluster whose Works it would take
+#: although they are not suspended. Raises ApiError if one cannot be asked.
+Asking = Callable[[Sequence[str]], Sequence[tuple[str, str]]]
 _LOOK_SECONDS = 0.5
 _PREFIX = member_works.execution_namespace("")
 _NOTHING_STARTED = "nothing more was released, and the next run goes on from there"
@@ -60,12 +66,6 @@ def wanted(run: Run, journal: RestoreState, names: Collection[str], namespaces: 
 
     What was released stays so; what was only chosen may be chosen anew.
     """
-    if (names or namespaces) and not run.place.in_pods:
-        what = "its API servers are not asked one by one whether they hold the rest, because they run on plain hosts"
-        remedy = "release all of it"
-        raise ProblemsError(
-            Problem(what, run.place.where, remedy, reason=Reason.RESTORE_IMPOSSIBLE), "nothing was released"
-        )
     followed = is_released(journal)
     before = (journal.parts or held.EVERYTHING) if followed else {}
     if held.EVERY_CLUSTER in before or not (names or namespaces):
@@ -78,59 +78,101 @@ def wanted(run: Run, journal: RestoreState, names: Collection[str], namespaces: 
 
 
 def settle(run: Run, parts: Parts, timeout: float, kept: Collection[str] = (), let_go: Collection[str] = ()) -> Settled:
-    """Have the control plane hold what these parts leave, and nothing else. Raises ProblemsError; see the module."""
-    done, deadline = Settled(), time.monotonic() + timeout
-    there = _spaces(run.control_plane)
-    known = clusters(run)
-    holding = [name for name in known if held.holds(parts, name)]
-    letting = [name for name in known if name not in holding and name in there and held.label_of(there[name])]
-    if holding:
-        _decide(run, parts, holding, kept, let_go, done)
+    """Have a control plane in pods hold what these parts leave, and nothing else. Raises ProblemsError; see the
+    module. ``timeout`` is in seconds.
+    """
+    deadline = time.monotonic() + timeout
+    done = begin(run, parts, kept, let_go)
+    while told := not_in_force(holding(run, parts), lambda names: admitting(run, names)):
+        if time.monotonic() > deadline:
+            raise refused_in_time(told)
+        time.sleep(_LOOK_SECONDS)
+    return finish(run, parts, deadline - time.monotonic(), done)
+
+
+def begin(run: Run, parts: Parts, kept: Collection[str] = (), let_go: Collection[str] = ()) -> Settled:
+    """Write what holds the rest, and what holds released ones no more. Raises ProblemsError if a Work is going of
+    which nobody has said what becomes of its object.
+    """
+    done, there = Settled(), _spaces(run.control_plane)
+    if names := holding(run, parts):
+        _decide(run, parts, names, kept, let_go, done)
         done.changes += _changed(
             run.apply_to_control_plane("policy for what is held", lambda: held.policies(run.state.owner))
         )
         with run.writing("hold what is not released"):
-            for name in holding:
+            for name in names:
                 _label(run.control_plane, name, there.get(name), held.HELD, parts.get(name, ()), done)
-            _wait_until_in_force(run, holding, deadline)
-            _suspend(run.control_plane, parts, holding, deadline, done)
-            _resume(run.control_plane, parts, holding, deadline, done)
+    if names := letting(run, parts):
+        with run.writing("let go what is released"):
+            for name in names:
+                _label(run.control_plane, name, there[name], held.RESUMING, (), done)
+    return done
+
+
+def finish(run: Run, parts: Parts, timeout: float, done: Settled) -> Settled:
+    """Suspend what is held, which the API servers are known to insist on, and give others what they had before.
+
+    Raises ProblemsError if Works do not take that within ``timeout`` seconds.
+    """
+    deadline, names = time.monotonic() + timeout, holding(run, parts)
+    if names:
+        with run.writing("hold what is not released"):
+            _suspend(run.control_plane, parts, names, deadline, done)
+            _resume(run.control_plane, parts, names, deadline, done)
             if done.resumed:
                 done.changes += begin_anew(run)
-    if letting:
+    if released := letting(run, parts):
         with run.writing("let go what is released"):
-            for name in letting:
-                _label(run.control_plane, name, there[name], held.RESUMING, (), done)
-            _resume(run.control_plane, parts, letting, deadline, done)
+            _resume(run.control_plane, parts, released, deadline, done)
             done.changes += begin_anew(run)
             # Last, because by it a run that goes on knows where to look.
-            for name in letting:
+            for name in released:
                 _label(run.control_plane, name, _spaces(run.control_plane).get(name), "", (), done)
-    if not holding:
+    if not names:
         refs = [Ref.of(each) for each in reversed(held.policies(run.state.owner))]
         if run.ours_in_control_plane(refs):
             done.changes += run.remove_from_control_plane("policy for what is held", refs)
     return done
 
 
-def wrong(run: Run, parts: Parts) -> list[str]:
+def holding(run: Run, parts: Parts) -> list[str]:
+    """Clusters of which something is held."""
+    return [name for name in clusters(run) if held.holds(parts, name)]
+
+
+def letting(run: Run, parts: Parts) -> list[str]:
+    """Clusters that are held no more, and are still labelled, so that not all of their Works have what they had."""
+    return [
+        name
+        for name, space in sorted(_spaces(run.control_plane).items())
+        if held.label_of(space) and not held.holds(parts, name)
+    ]
+
+
+def lets_go(run: Run, parts: Parts) -> bool:
+    """Return whether Works are let go that have not got back what they had."""
+    return bool(letting(run, parts)) or bool(_to_resume(run.control_plane, parts, holding(run, parts)))
+
+
+def wrong(run: Run, parts: Parts, ask: Asking) -> list[str]:
     """Reasons why not all is held that these parts leave; none if it is, by each API server. Reads only."""
     there, found = _spaces(run.control_plane), list[str]()
-    holding = [name for name in clusters(run) if held.holds(parts, name)]
-    for name in holding:
+    names = holding(run, parts)
+    for name in names:
         space = there.get(name)
         if space is None or held.to_label(space, held.HELD, parts.get(name, ())):
             found.append(f"the namespace of {name} has not the label and the annotation by which it is held")
-    found += [f"Work {held.name_of(each)} is not suspended" for each in _to_suspend(run.control_plane, parts, holding)]
+    found += [f"Work {held.name_of(each)} is not suspended" for each in _to_suspend(run.control_plane, parts, names)]
     if not found:
-        found += [f"{server} does not refuse Works of {name}" for server, name in _admitting(run, holding)]
+        found += [f"{server} does not refuse Works of {name}" for server, name in ask(names)]
     return found
 
 
 def begin_anew(run: Run) -> list[Change]:
     """Have karmada-controller-manager begin anew: what was refused to it, it tries again after ever longer waits.
 
-    That of plain hosts does so by and by.
+    That of plain hosts is restarted by tasks of the role.
     """
     changes = []
     for pod in run.place.pods() if run.place.in_pods else ():
@@ -181,39 +223,47 @@ def _label(
         done.changes.append(Change(Ref("v1", "Namespace", namespace, None), "changed", space["metadata"]["uid"]))
 
 
-def _wait_until_in_force(run: Run, holding: Sequence[str], deadline: float) -> None:
-    """Return when every API server refuses Works of these clusters. Raises ProblemsError at the deadline."""
-    while True:
-        try:
-            admitting = _admitting(run, holding)
-            what = "; ".join(f"{server} does not refuse Works of {name}" for server, name in admitting[:3])
-        except Forbidden:
-            raise
-        except ApiError as error:
-            # It may be on its way up or down.
-            what = f"an API server cannot be asked whether it refuses Works of members that are held: {error}"
-        if not what:
-            return
-        if time.monotonic() > deadline:
-            remedy = "look at the status of that policy, and whether admission plugins were switched off"
-            where = f"ValidatingAdmissionPolicy {held.POLICY} in the control plane"
-            raise ProblemsError(Problem(what, where, remedy, reason=Reason.NOT_READY_IN_TIME), _NOTHING_STARTED)
-        time.sleep(_LOOK_SECONDS)
+def not_in_force(names: Sequence[str], ask: Asking) -> str:
+    """Reason why what holds these clusters is not in force at every API server, or not known to be; empty if it is."""
+    try:
+        return "; ".join(f"{server} does not refuse Works of {name}" for server, name in ask(names)[:3])
+    except Forbidden:
+        raise
+    except ApiError as error:
+        # It may be on its way up or down.
+        return f"an API server cannot be asked whether it refuses Works of members that are held: {error}"
 
 
-def _admitting(run: Run, holding: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of an API server and a held cluster whose Works it would take although they are not suspended."""
+def refused_in_time(what: str) -> ProblemsError:
+    """Error for what is not in force when time is over."""
+    remedy = "look at the status of that policy, and whether admission plugins were switched off"
+    where = f"ValidatingAdmissionPolicy {held.POLICY} in the control plane"
+    return ProblemsError(Problem(what, where, remedy, reason=Reason.NOT_READY_IN_TIME), _NOTHING_STARTED)
+
+
+def admitting(run: Run, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of an API server in a pod and a held cluster whose Works it would take although they are not suspended."""
     with _api_servers(run) as servers, ThreadPoolExecutor(AT_ONCE) as pool:
-        pairs = [(server, name) for server in servers for name in holding]
+        pairs = [(server, name) for server in servers for name in names]
         refused = list(pool.map(lambda pair: _refuses(*pair), pairs))
     return [(server.name, name) for (server, name), done in zip(pairs, refused, strict=True) if not done]
 
 
+def probe_path(name: str) -> str:
+    """Path of an API server at which a Work of this cluster is tried, and not made."""
+    return f"/apis/{member_works.WORK_API}/namespaces/{_PREFIX}{name}/works?dryRun=All"
+
+
+def probe(name: str) -> Object:
+    """Work of this cluster that an API server refuses if it holds the cluster."""
+    return held.probe(f"{_PREFIX}{name}")
+
+
 def _refuses(server: Cluster, name: str) -> bool:
     try:
-        server.create(held.probe(f"{_PREFIX}{name}"), dry_run=True)
+        server.create(probe(name), dry_run=True)
     except Forbidden as error:
-        if held.POLICY in error.message or "being terminated" in error.message:
+        if held.is_refusal(error.message):
             return True
         raise
     return False
@@ -274,18 +324,19 @@ def _resume(control_plane: Cluster, parts: Parts, names: Sequence[str], deadline
             return False
         return True
 
-    def left() -> list[Object]:
-        found = _works(control_plane, names)
-        return [each for each in found if held.to_resume(each) is not None and not held.holds_work(parts, each)]
-
     for attempt in itertools.count():
-        works = left()
+        works = _to_resume(control_plane, parts, names)
         if not works:
             return
         if attempt:
             _require_time(deadline, f"{len(works)} Works do not take it that they are let go", works)
             time.sleep(_LOOK_SECONDS)
         done.resumed += sum(_on_each(works, resume))
+
+
+def _to_resume(control_plane: Cluster, parts: Parts, names: Iterable[str]) -> list[Object]:
+    found = _works(control_plane, names)
+    return [each for each in found if held.to_resume(each) is not None and not held.holds_work(parts, each)]
 
 
 # -- single objects ----------------------------------------------------------------------------------------------------

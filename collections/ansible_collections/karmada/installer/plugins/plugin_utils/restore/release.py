@@ -13,6 +13,7 @@ from ..problems import Problem, Reason
 from ..run.run import Run
 from . import held, partial
 from .check import Asked
+from .means import Means
 from .plan import Goal, Step, is_partial, is_quarantined
 
 
@@ -23,7 +24,7 @@ class Releasing:
     run: Run
     goal: Goal
     asked: Asked
-    timeout: float
+    means: Means
     changes: list[Change]
     save: Callable[..., Any]
 
@@ -48,7 +49,7 @@ class Releasing:
         journal = self._journal
         if not self._decides or journal.step not in (Step.HOLD, Step.PART_RELEASED) or not is_partial(journal):
             return []
-        return partial.wrong(self.run, journal.parts)
+        return partial.wrong(self.run, journal.parts, self.means.admitting)
 
     def hold(self) -> None:
         """Hold what is not to be released. Nothing runs yet that writes to members."""
@@ -56,8 +57,11 @@ class Releasing:
         self.save(parts=dict(parts))
         self._settle(parts)
 
-    def let(self) -> None:
-        """Let go what is released by now: what an earlier run has held, and what was held when the backup was taken."""
+    def let(self) -> bool:
+        """Let go what is released by now: what an earlier run has held, and what was held when the backup was taken.
+
+        Returns whether there is anything to hold or to let go.
+        """
         for each in self.loose():
             what = f"it was not held any more, and may have reached members: {each}"
             self.run.tell(Problem.warning(what, Reason.QUARANTINE_OPEN, self.run.place.where))
@@ -66,6 +70,26 @@ class Releasing:
             # What was begun to be let go is let go, whatever the next run is asked.
             self.save(parts=dict(parts), step=Step.WAKE_AGENTS)
         self._settle(parts)
+        return bool(partial.holding(self.run, parts) or partial.letting(self.run, parts))
+
+    def begin(self) -> bool:
+        """Write what holds the rest, where tasks of the role have that done once it is on record.
+
+        Returns whether something is let go, so that what was refused to controllers until now is not any more.
+        """
+        parts = self._recorded
+        self.changes.extend(partial.begin(self.run, parts, self.asked.kept, self.asked.let_go).changes)
+        return partial.lets_go(self.run, parts)
+
+    def end(self, *, last: bool) -> bool:
+        """See that all is held or let go by the record; returns False if hosts are to be looked at again before.
+
+        Raises ProblemsError.
+        """
+        settled = self.means.settled(self._recorded, last=last)
+        if settled is not None:
+            self._tell(settled)
+        return settled is not None
 
     def part_released(self) -> None:
         """Say what is released, and that the rest is not."""
@@ -77,8 +101,14 @@ class Releasing:
             return self._journal.parts or held.EVERYTHING
         return partial.wanted(self.run, self._journal, self.asked.clusters, self.asked.namespaces)
 
+    @property
+    def _recorded(self) -> held.Parts:
+        return self._journal.parts or held.EVERYTHING
+
     def _settle(self, parts: held.Parts) -> None:
-        settled = partial.settle(self.run, parts, self.timeout, self.asked.kept, self.asked.let_go)
+        self._tell(self.means.settle(parts, self.asked))
+
+    def _tell(self, settled: partial.Settled) -> None:
         self.changes.extend(settled.changes)
         if settled.suspended or settled.resumed:
             self.run.say(f"{settled.suspended} Works were suspended, and {settled.resumed} have what they had before")

@@ -111,6 +111,8 @@ _ETCD = {
     },
 }
 _YES = {"type": "boolean"}
+#: Status of HTTP; 0 if there was no answer.
+_STATUS = {"type": "integer", "minimum": 0, "maximum": 999}
 #: Text of several lines, which is redacted where it arrives.
 _LINES = {"type": "string", "maxLength": 16 * 1024 * 1024}
 _PATH = {"type": "string", "maxLength": 4096, "pattern": "^/[^\\x00-\\x1f\\x7f-\\x9f]*$"}
@@ -170,16 +172,19 @@ _FORMS: Mapping[str, crd.Schema] = {
         "known", "added", "later", changed={"type": "boolean"}, known=_KNOWN_MEMBERS, added=_ID, later=_TEXT
     ),
     "_host_restore": _fields(
-        *("running", "there", "status", "member", "hash", "counts", "size", "removed"),
+        *("running", "there", "status", "member", "hash", "counts", "size", "removed", "admission", "restarted"),
         changed=_YES,
         member=_ETCD,
         running=_list(_TEXT, 256),
         there=_YES,
-        status={"type": "integer", "minimum": 0, "maximum": 999},
+        status=_STATUS,
         hash=_HASH,
         counts=_map(_NUMBER, 64),
         size=_NUMBER,
         removed=_list(_PATH, 256),
+        # A request for each cluster.
+        admission=_map(_fields(status=_STATUS, message=_TEXT), 65536),
+        restarted=_list(_TEXT, 256),
     ),
     "_host_log": _fields(changed=_YES, lines=_map(_LINES, 65536)),
     "_host_reach": _fields(changed=_YES, unreached=_map(_FAULT, 65536)),

@@ -198,6 +198,25 @@ def test_members_are_asked_again_until_they_agree(tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_held_is_on_record_before_it_is_written_and_hosts_are_asked_until_it_is_in_force(
+    tmp_path: Path,
+) -> None:
+    hold = step("Hold", "held")
+    steps = played(tmp_path, hold, {**hold, "again": True}, entry="release", restore__held=[{"anew": False}] * 2)
+    assert order_of(steps) == [*DECIDE, "restore held", *DECIDE, "restore held", *DECIDE]
+    assert [(each["step"], each["last"]) for each in decisions(steps)] == [("", False), *[("Hold", False)] * 2]
+    (given,) = {json.dumps(given) for name, _host, given in steps if name == "restore held"}
+    assert json.loads(given)["goal"] == "release"
+
+
+def test_controllers_begin_anew_once_where_something_is_let_go(tmp_path: Path) -> None:
+    let = step("Let", "held")
+    steps = played(tmp_path, let, {**let, "again": True}, entry="release", restore__held=[{"anew": True}] * 2)
+    restarted = "restore_on_host restarted"
+    assert order_of(steps) == [*DECIDE, "restore held", restarted, *DECIDE, "restore held", *DECIDE]
+    assert {host for name, host, _given in steps if name == restarted} == set(HOSTS)
+
+
 @pytest.mark.parametrize(("entry", "goal"), [("release", "release"), ("undo", "undo")])
 def test_members_of_etcd_start_together(tmp_path: Path, entry: str, goal: str) -> None:
     steps = played(tmp_path, step("StartFormer", "etcd_started"), entry=entry)

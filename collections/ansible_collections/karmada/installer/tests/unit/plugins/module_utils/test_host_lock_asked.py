@@ -103,7 +103,7 @@ def restore_step(state: str) -> Callable[[Host, str, bool], Object]:
     texts = dict.fromkeys(("digest", "program", "url", "authority", "certificate", "key", "certificates"), "")
     numbers = dict.fromkeys(("size", "room", "revision"), 0)
     wanted = {**texts, **numbers, "state": state, "folder": "/etc/none", "user": "root", "reader": "root"}
-    others: Object = {"units": [], "flags": [], "prefixes": {}, "member": None, "aside": ["gen-1"]}
+    others: Object = {"units": [], "flags": [], "prefixes": {}, "member": None, "admission": None, "aside": ["gen-1"]}
     return lambda host, holder, check: on(host_restore, host, holder, check, **wanted, **others)
 
 
@@ -117,7 +117,7 @@ STEPS = {
     **{f"_etcd_snapshot {state}": snapshot_step(state) for state in ("taken", "absent")},
     **{
         f"_host_restore {state}": restore_step(state)
-        for state in ("seen", "expected", "made", "absent", "copied", "counted", "removed")
+        for state in ("seen", "expected", "made", "absent", "copied", "counted", "removed", "restarted")
     },
 }
 #: What asks nobody for the lock, and why.
@@ -152,7 +152,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(etcd_change.etcd_member, "poster", lambda *_arguments: post)
     monkeypatch.setattr(etcd_change.etcd_member, "change", note("change", {"changed": True}))
     monkeypatch.setattr(etcd_snapshot.host_snapshot, "take", note("take", {"size": 1}))
-    for name in ("look", "expect", "make", "copy", "content"):
+    for name in ("look", "expect", "make", "copy", "content", "restart"):
         monkeypatch.setattr(host_restore.host_restore, name, note(name, {}))
     monkeypatch.setattr(host_restore.host_old_data, "remove", note("remove", {}))
     return found

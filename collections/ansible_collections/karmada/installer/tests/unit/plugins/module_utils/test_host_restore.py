@@ -167,6 +167,46 @@ def test_the_api_server_of_the_host_is_asked(host: Host, status: int, identity: 
     assert host_restore.ask(f"{server.url}/version", authority(), *identity) == 0, "it does not answer any more"
 
 
+def test_what_is_posted_to_the_api_server_of_the_host_is_answered_one_by_one(
+    host: Host, identity: tuple[str, str]
+) -> None:
+    refusal = b'{"kind": "Status", "message": "denied by\\na policy"}'
+    told = {"/held?dryRun=All": Response(403, refusal), "/free?dryRun=All": Response(201, b'{"kind": "Work"}')}
+    asked: list[Request] = []
+
+    def answer(request: Request) -> Response:
+        asked.append(request)
+        return told.get(request.path + "?dryRun=All", Response(500, b"no JSON"))
+
+    requests = {name: {"path": f"/{name}?dryRun=All", "body": {"kind": "Work"}} for name in ("held", "free", "ill")}
+    with WebServer(answer) as server:
+        assert host_restore.answers(server.url, authority(), *identity, requests) == {
+            "held": {"status": 403, "message": "denied by a policy"},
+            "free": {"status": 201, "message": ""},
+            "ill": {"status": 500, "message": ""},
+        }
+        assert [(each.method, each.query) for each in asked] == [("POST", {"dryRun": "All"})] * 3
+    found = host_restore.answers(server.url, authority(), *identity, requests)
+    assert {each["status"] for each in found.values()} == {0}
+    assert all(each["message"] for each in found.values()), "why it keeps silent"
+    wanted = {"url": server.url, "authority": authority(), "certificate": identity[0], "key": identity[1]}
+    seen = {"state": "seen", "units": [], "folder": "", "url": "", "member": None}
+    seen["admission"] = {**wanted, "requests": requests}
+    assert module._looked(host, seen)["admission"] == found
+
+
+def test_what_runs_is_restarted_and_what_is_held_stays_away(host: Host) -> None:
+    host.loaded[UNIT] = host.running[UNIT] = "x"
+    assert host_restore.restart(host, [UNIT, "other.service"], check=True) == [UNIT]
+    assert not [each for each in host.commands if "restart" in each]
+    assert host_restore.restart(host, [UNIT, "other.service"], check=False) == [UNIT]
+    assert [each for each in host.commands if "restart" in each] == [f"systemctl try-restart --no-block -- {UNIT}"]
+    assert module.wanted_change("restarted", False, {"restarted": [UNIT]})
+    host.running.clear()
+    assert host_restore.restart(host, [UNIT], check=False) == []
+    assert not module.wanted_change("restarted", False, {"restarted": []})
+
+
 @pytest.fixture
 def identity() -> tuple[str, str]:
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - of this alone
@@ -181,6 +221,7 @@ def identity() -> tuple[str, str]:
 
 def test_each_state_asks_the_lock_and_a_check_makes_nothing(host: Host) -> None:
     wanted: dict[str, Any] = {"name": "prod", "holder": ANNA, "units": [], "folder": FOLDER, "url": "", "member": {}}
+    wanted["admission"] = {}
     for state in ("seen", "expected", "made", "absent", "counted"):
         with pytest.raises(host_lock.LockedError):
             module._perform(host, {**wanted, "state": state}, False)

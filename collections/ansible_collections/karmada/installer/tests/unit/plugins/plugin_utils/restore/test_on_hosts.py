@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import itertools
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,6 +33,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
@@ -106,6 +108,10 @@ class World:
         self.told: set[str] = set()
         self.until: int | None = None
         self.changes = 0
+        #: how often karmada-controller-manager was restarted
+        self.begun_anew = 0
+        #: A run changes several objects at once.
+        self.one_at_a_time = threading.RLock()
 
     def moment(self) -> None:
         """A change is about to happen."""
@@ -162,6 +168,18 @@ class World:
 
     def api_servers(self) -> list[Machine]:
         return [each for each in self.machines.values() if KARMADA_APISERVER.name in each.running]
+
+    def admission(self, requests: Any) -> dict[str, Any]:
+        """Answers of an API server to objects that are tried."""
+        return {name: self._tried(each["path"], each["body"]) for name, each in requests.items()}
+
+    def _tried(self, path: str, body: Any) -> dict[str, Any]:
+        assert path.endswith(f"/namespaces/{body['metadata']['namespace']}/works?dryRun=All")
+        try:
+            self.inside.create(body, dry_run=True)
+        except ApiError as error:
+            return {"status": error.status, "message": error.message}
+        return {"status": 201, "message": ""}
 
     def running(self) -> set[str]:
         return {row for each in self.machines.values() for row in each.running}
@@ -268,9 +286,9 @@ class Noting(Restoring):
 class Role:
     """Tasks of one run of a playbook, in the order of the role."""
 
-    def __init__(self, world: World, goal: Goal, confirm: str = BACKUP) -> None:
+    def __init__(self, world: World, goal: Goal, confirm: str = BACKUP, **asked: Any) -> None:
         self.world, self.goal, self.runs = world, goal, world.runs()
-        self.asked = Asked(confirm=confirm, keys=("a key",))
+        self.asked = Asked(confirm=confirm, keys=("a key",), **asked)
         self.taken: list[Step] = []
         self.troubles: list[str] = []
 
@@ -290,6 +308,7 @@ class Role:
             restore_seen: dict[str, Any] = {**noted, **here}
             if restore and restore.closed and KARMADA_APISERVER.name in machine.running:
                 restore_seen["status"] = 401 if machine.authorities == 1 else 403
+            restore_seen["admission"] = self.world.admission(on_hosts.admission(run, name).get("requests", {}))
             etcd = self.world.answer(name) if name in MEMBERS else {}
             self.runs.see(**{name: {"restore": restore_seen, "etcd": etcd}})
 
@@ -328,6 +347,10 @@ class Role:
             self.on_hosts(on_hosts.on_a_host(concerned(step)))
         elif tasks == "stages":
             self.on_hosts(list(BY_NAME))
+        elif tasks == on_hosts.HELD:
+            if self.action().release.begin():
+                self.world.moment()
+                self.world.begun_anew += 1
         elif tasks == on_hosts.BACKED_UP:
             return Done("" if self.troubles else "prod-20261126t020000z-000000", self.troubles)
         else:
@@ -360,10 +383,10 @@ class Role:
                 return
 
 
-def take_steps(world: World, goal: Goal, killed_after: int | None = None, confirm: str = BACKUP) -> Role:
-    """One run of a playbook, killed after so many changes of it."""
+def take_steps(world: World, goal: Goal, killed_after: int | None = None, confirm: str = BACKUP, **asked: Any) -> Role:
+    """One run of a playbook, killed after so many changes of it. ``asked``: what else it was given."""
     world.until = None if killed_after is None else world.changes + killed_after
-    role = Role(world, goal, confirm)
+    role = Role(world, goal, confirm, **asked)
     try:
         role.play()
         # As the playbook does at its end.

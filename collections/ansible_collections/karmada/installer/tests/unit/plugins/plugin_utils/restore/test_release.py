@@ -38,7 +38,7 @@ PART = {"clusters": ["m1"]}
 class Inside(FakeCluster):
     """The API server of the control plane, which has a moment for each write, and controllers behind it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Any) -> None:
         super().__init__("control plane")
         self.world = world
         #: clusters that were told by a Work, and those Works
@@ -49,6 +49,10 @@ class Inside(FakeCluster):
             for name, suspended in (("absent", None), ("false", False), ("by-design", True)):
                 self.put(work(cluster, name, suspended))
 
+    def moment(self) -> None:
+        """A write is about to happen."""
+        self.world._moment()
+
     def create(self, obj: Object, *, dry_run: bool = False, **_: Any) -> Object:
         assert dry_run
         self.admit(obj)
@@ -56,16 +60,16 @@ class Inside(FakeCluster):
 
     def apply(self, obj: Object, **more: Any) -> Any:
         with self.world.one_at_a_time:
-            self.world._moment()
+            self.moment()
             return super().apply(obj, **more)
 
     def delete(self, *arguments: Any, **more: Any) -> bool:
-        self.world._moment()
+        self.moment()
         return super().delete(*arguments, **more)
 
     def patch_merge(self, *arguments: Any, **more: Any) -> Object:
         with self.world.one_at_a_time:
-            self.world._moment()
+            self.moment()
             kind, name, namespace = arguments[1:4]
             if kind == "Work":
                 wanted = arguments[4].get("spec", {}).get("suspendDispatching", True)
@@ -233,15 +237,6 @@ def test_a_cluster_or_a_namespace_that_is_not_there_is_refused_before_anything_i
         assert [each.reason for each in refused.value.problems] == [Reason.INVALID_ARGUMENT]
     assert world.writes == writes
     assert not inside.carried_out
-
-
-def test_on_plain_hosts_all_is_released_at_once(world: World, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = test_carry_out.fake_run(test_carry_out.DOCUMENT, world, operation="release")
-    monkeypatch.setattr(type(run.place), "in_pods", False)
-    with pytest.raises(ProblemsError, match="they run on plain hosts"):
-        partial.wanted(run, stored(world), ["m1"], [])
-    assert partial.wanted(run, stored(world), [], []) == held.EVERYTHING
-    assert not inside.labels()
 
 
 def test_a_namespace_on_all_clusters_is_released(world: World, inside: Inside) -> None:

@@ -138,6 +138,8 @@ ANSWERS: dict[str, tuple[Object, Object]] = {
             "hash": {"revision": 9, "value": 7, "compacted": 1},
             "counts": {"works": 3},
             "removed": ["/var/lib/karmada/prod/etcd/gen-1"],
+            "admission": {"m1": {"status": 403, "message": "it is held"}},
+            "restarted": ["karmada-prod-controller-manager.service"],
         },
     ),
     "_etcd_snapshot": ({"state": "taken"}, {"changed": False, "size": 8224, "acknowledged": 70}),

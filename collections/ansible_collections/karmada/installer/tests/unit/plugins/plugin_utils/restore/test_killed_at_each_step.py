@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A restore, its release and the way back, each killed when a step was done and before it is on record, step by step.
+
+In both modes, by the worlds of ``test_carry_out`` and ``test_on_hosts``, which kill at writes: here each step has its
+turn, and the end is compared as a whole with one that nobody disturbed, or with what was there before.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import pod_components
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import carry_out
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore import test_carry_out, test_on_hosts
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
+
+IN_PODS, ON_HOSTS = "in pods", "on hosts"
+BOTH = (IN_PODS, ON_HOSTS)
+UNTIL_QUARANTINE = tuple(Step)[: tuple(Step).index(Step.OPEN)]
+RELEASE = (Step.OPEN, Step.START_ALL, Step.WAKE_AGENTS, Step.LET, Step.BACK_UP_AGAIN, Step.RELEASED)
+WAY_BACK = (
+    Step.TURN_BACK,
+    Step.STOP_ALL,
+    Step.SWITCH_BACK,
+    Step.START_FORMER,
+    Step.OPEN_AGAIN,
+    Step.START_ALL,
+    Step.WAKE_AGENTS,
+    Step.UNDONE,
+)
+#: Of objects in the host cluster, what each write makes anew.
+OF_THE_MOMENT = ("uid", "resourceVersion", "creationTimestamp")
+#: Parts of a world that change, and copies of them in quarantine, so that not each test has to come there anew.
+CHANGING = {IN_PODS: ("objects", "folders", "serving", "told"), ON_HOSTS: ("machines", "stored", "told")}
+QUARANTINED: dict[str, Any] = {}
+INSTALLED: dict[Any, Any] = {}
+UNDISTURBED: dict[tuple[str, Goal], Any] = {}
+
+
+class Mode:
+    """A control plane in memory, and the runs of playbooks on it."""
+
+    def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.name, self.monkeypatch, self.folder = name, monkeypatch, folder
+        self.of: ModuleType = test_carry_out if name == IN_PODS else test_on_hosts
+        # What is random is no difference.
+        monkeypatch.setattr(carry_out, "secrets", SimpleNamespace(token_hex=lambda size: "7" * size * 2))
+        self.anew()
+
+    def anew(self) -> None:
+        """One that was installed, and that nobody has restored."""
+        if self.name == IN_PODS:
+            self.world: Any = test_carry_out.world.__wrapped__(self.monkeypatch)  # type: ignore[attr-defined]
+            self._installed()
+        else:
+            self.world = test_on_hosts.made(self.monkeypatch, self.folder)
+            known = replace(self.state(), endpoint_host="karmada.example.com", endpoint_type="External")
+            self.world.stored = Stored().after(known, on_hosts=False)
+
+    def _installed(self) -> None:
+        """As a run of ours leaves it: with its marks on every object, all of them on record, and nothing unfinished."""
+        if INSTALLED:
+            self.world.objects = copy.deepcopy(INSTALLED)
+            return
+        run = fake_run(test_carry_out.DOCUMENT, self.world, operation="restore")
+        before, components = run.state.journal, [each.name for each in pod_components(run.spec)]
+        run.apply_to_host_cluster(
+            "install",
+            lambda: [*workloads.file_set_secrets(run.instance, run.layout, run.material), *run.workloads(components)],
+        )
+        with run.recording():
+            run.save(replace(run.state, journal=before))
+        run.close()
+        self.world.told = {"before"}
+        INSTALLED.update(copy.deepcopy(self.world.objects))
+
+    def run(self, goal: Goal) -> None:
+        self.of.take_steps(self.world, goal)
+
+    def come_to_quarantine(self) -> None:
+        """Have a restore there that nobody has disturbed until its quarantine."""
+        if self.name not in QUARANTINED:
+            self.run(Goal.QUARANTINE)
+            QUARANTINED[self.name] = {each: copy.deepcopy(getattr(self.world, each)) for each in CHANGING[self.name]}
+        for each, found in QUARANTINED[self.name].items():
+            setattr(self.world, each, copy.deepcopy(found))
+        self.of.assert_quarantined(self.world)
+
+    @contextmanager
+    def killed_at(self, step: Step) -> Iterator[None]:
+        """Have a run killed when this step is done, and about to be put on record."""
+        note: Callable[..., None] = Restoring.note
+        reached: list[Step] = []
+
+        def instead(restoring: Restoring, taken: Step, done: str = "") -> None:
+            if taken is step:
+                reached.append(taken)
+                raise self.of.Killed
+            note(restoring, taken, done)
+
+        with self.monkeypatch.context() as patched:
+            patched.setattr(Restoring, "note", instead)
+            yield
+        assert reached, f"it never came to {step}"
+
+    def state(self) -> State:
+        if self.name == IN_PODS:
+            return fake_run(test_carry_out.DOCUMENT, self.world).state
+        found = self.world.stored.state()
+        assert found
+        return found
+
+    def recorded(self) -> RestoreState:
+        found = self.state().restore
+        assert found
+        return found
+
+    def before(self) -> Any:
+        """What is there and what is on record of all but restores."""
+        return self.there(), plain(self.state(), but=("journal", "restore"))
+
+    def there(self) -> Any:
+        """Components that run and what starts with a host, objects and files by which they run, and etcd's content."""
+        if self.name == IN_PODS:
+            served = {member: self.world.folders[member][folder] for member, folder in self.world.serving.items()}
+            return self.world.running(), served, self._objects()
+        return {
+            name: (each.running, each.enabled, each.folders.get(each.serving), each.authorities)
+            for name, each in self.world.machines.items()
+        }
+
+    def _objects(self) -> dict[Any, Any]:
+        found = {}
+        for key, live in self.world.objects.items():
+            if key[1] == "Pod" or key[3] in ("prod-installer-state", "prod-installer"):
+                continue
+            plain = copy.deepcopy(live)
+            for name in OF_THE_MOMENT:
+                plain["metadata"].pop(name, None)
+            found[key] = plain
+        return found
+
+    def ended(self) -> Any:
+        """What is there and what is on record, but for who has done it when, and for data that nobody uses."""
+        state = self.state()
+        journal = replace(state.journal, run="", started="", finished="done" if state.journal.finished else "")
+        restore = state.restore and replace(state.restore, started="", bump=0, generation=0, aside=())
+        etcd = replace(state.etcd, generation=0)
+        recorded = plain(replace(state, journal=journal, restore=restore, etcd=etcd))
+        return recorded, self._with_any_generation(self.there())
+
+    def _with_any_generation(self, there: Any) -> Any:
+        """Half of new data is not used again: a run that goes on makes the next one."""
+        text = f"gen-{self.state().etcd.generation}"
+        return _replaced(there, text, "gen-n")
+
+
+def plain(state: State, but: Sequence[str] = ()) -> dict[str, Any]:
+    """Fields of a state, to be compared one by one; of objects that are ours the names, since each has its own UID."""
+    found = {each.name: getattr(state, each.name) for each in fields(state) if each.name not in but}
+    return {**found, "owned": {where: sorted(uids) for where, uids in state.owned.items()}}
+
+
+def differing(found: Any, wanted: Any, where: str = "") -> list[str]:
+    """Where two of these differ: a whole one is too much to read."""
+    if is_dataclass(found) and is_dataclass(wanted):
+        return differing(vars(found), vars(wanted), where)
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        keys = {**found, **wanted}
+        return [each for key in keys for each in differing(found.get(key), wanted.get(key), f"{where}/{key}")]
+    if isinstance(found, tuple) and isinstance(wanted, tuple) and len(found) == len(wanted):
+        pairs = enumerate(zip(found, wanted, strict=True))
+        return [each for number, pair in pairs for each in differing(*pair, f"{where}/{number}")]
+    return [] if found == wanted else [f"{where}: {found!r:.200}, not {wanted!r:.200}"]
+
+
+def _replaced(found: Any, text: str, other: str) -> Any:
+    if isinstance(found, dict):
+        return {key: _replaced(each, text, other) for key, each in found.items()}
+    if isinstance(found, list | tuple):
+        return type(found)(_replaced(each, text, other) for each in found)
+    return found.replace(text, other) if isinstance(found, str) else found
+
+
+@pytest.fixture
+def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mode:
+    return Mode(request.param, monkeypatch, tmp_path)
+
+
+def undisturbed(mode: Mode, goal: Goal) -> Any:
+    """End of one that nobody disturbs, in this mode."""
+    if (mode.name, goal) not in UNDISTURBED:
+        mode.come_to_quarantine()
+        if goal is not Goal.QUARANTINE:
+            mode.run(goal)
+        UNDISTURBED[mode.name, goal] = mode.ended()
+        mode.anew()
+    return UNDISTURBED[mode.name, goal]
+
+
+@pytest.mark.parametrize("mode", BOTH, indirect=True)
+@pytest.mark.parametrize("step", UNTIL_QUARANTINE)
+def test_a_restore_that_is_killed_at_a_step_ends_as_an_undisturbed_one(mode: Mode, step: Step) -> None:
+    wanted = undisturbed(mode, Goal.QUARANTINE)
+    with mode.killed_at(step):
+        mode.run(Goal.QUARANTINE)
+    assert mode.world.told <= {"before"}
+    mode.run(Goal.QUARANTINE)
+    mode.of.assert_quarantined(mode.world)
+    assert not differing(mode.ended(), wanted)
+
+
+@pytest.mark.parametrize("mode", BOTH, indirect=True)
+@pytest.mark.parametrize("step", UNTIL_QUARANTINE)
+def test_a_restore_that_is_killed_at_a_step_is_undone(mode: Mode, step: Step) -> None:
+    before = mode.before()
+    with mode.killed_at(step):
+        mode.run(Goal.QUARANTINE)
+    mode.run(Goal.UNDO)
+    mode.of.assert_undisturbed(mode.world)
+    assert not differing(mode.before(), before)
+
+
+@pytest.mark.parametrize("mode", BOTH, indirect=True)
+@pytest.mark.parametrize("step", RELEASE)
+def test_a_release_that_is_killed_at_a_step_ends_as_an_undisturbed_one(mode: Mode, step: Step) -> None:
+    wanted = undisturbed(mode, Goal.RELEASE)
+    mode.come_to_quarantine()
+    with mode.killed_at(step):
+        mode.run(Goal.RELEASE)
+    mode.run(Goal.RELEASE)
+    assert not differing(mode.ended(), wanted)
+    assert mode.recorded().step == "Released"
+    assert mode.world.told == {"before", "backup"}
+
+
+@pytest.mark.parametrize("mode", BOTH, indirect=True)
+@pytest.mark.parametrize("step", WAY_BACK)
+def test_a_way_back_that_is_killed_at_a_step_ends_as_what_was_before(mode: Mode, step: Step) -> None:
+    before = mode.before()
+    mode.come_to_quarantine()
+    with mode.killed_at(step):
+        mode.run(Goal.UNDO)
+    mode.run(Goal.UNDO)
+    mode.of.assert_undisturbed(mode.world)
+    assert mode.recorded().step == "Undone"
+    assert not differing(mode.before(), before)
