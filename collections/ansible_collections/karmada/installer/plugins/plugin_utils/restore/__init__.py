@@ -68,7 +68,9 @@ Places
 Steps, journal and proofs are the same in pods and on plain hosts; ``means`` do what differs. In pods all of it happens
 here. On hosts the begin of a step puts on record what is to be, tasks of the role bring the hosts there, and the end
 looks whether they have come there: what is held is stopped and disabled when a host converges, members and API servers
-are asked by modules beside them, and a snapshot comes by SSH (``module_utils/host_restore.py``).
+are asked by modules beside them, and a snapshot comes by SSH (``module_utils/host_restore.py``). So is the policy that
+holds what is not released: tasks have it written once that is on record, and the look after it says where it is in
+force.
 
 A snapshot comes into a pod without a shell, ``exec`` and an image of ours (``delivery``): etcd itself receives it, in
 the way in which a leader sends its database to a member that has fallen behind. A pod beside each member, on its node

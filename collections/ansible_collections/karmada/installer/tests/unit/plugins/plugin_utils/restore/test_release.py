@@ -32,7 +32,7 @@ GOING = "2026-01-01T00:00:00Z"
 DISTANCE = 3
 #: More than any of these runs writes.
 WRITES = 75
-PART = {"clusters": ["m1"]}
+PART: dict[str, Any] = {"clusters": ["m1"]}
 
 
 class Inside(FakeCluster):
