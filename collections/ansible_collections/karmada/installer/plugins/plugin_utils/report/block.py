@@ -12,6 +12,7 @@ from ..problems import Severity, number_of
 from .backups import age
 from .layout import columns, cut, duration, labelled, table, wrapped
 from .report import ComponentStatus, MemberStatus, Observation, etcd_version, missing, status, warnings
+from .rows import row_of
 
 #: Members that have a row, those that are not ready first.
 MOST_MEMBERS = 15
@@ -134,11 +135,17 @@ def _control_plane(observed: Observation, about: About) -> list[str]:
         lines += labelled("certificates", f"{name} ends first, on {_date(end)}")
     ready = sum(each.ready >= each.desired for each in observed.components)
     lines += labelled("components", f"{ready} of {len(observed.components)} ready")
-    return [*lines, *columns([_component(each) for each in observed.components], "  ")]
+    return [*lines, *columns(_words(observed.components), "  ")]
 
 
-def _component(component: ComponentStatus) -> str:
-    return f"{component.name} {component.ready}/{component.desired}"
+def _words(components: Sequence[ComponentStatus]) -> list[str]:
+    """Components with their processes that are ready. The copies for single members are one word together."""
+    sums: dict[str, tuple[int, int]] = {}
+    for each in components:
+        name = row_of(each.name)
+        ready, desired = sums.get(name, (0, 0))
+        sums[name] = ready + each.ready, desired + each.desired
+    return [f"{name} {ready}/{desired}" for name, (ready, desired) in sums.items()]
 
 
 def _members(observed: Observation) -> list[str]:

@@ -17,9 +17,10 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from ...components.table import COMPONENTS, KARMADA_AGENT_ON_HOST, ON_HOSTS
+from ...components.table import ON_HOSTS
 from ...redaction import printable
 from ...run.changes import StepChange
+from ..rows import row_of
 
 #: Characters of one message, and of the messages of all members together, after escaping: 1,000 broken members have to
 #: fit into 1 MiB. The report as JSON has the whole texts.
@@ -260,7 +261,7 @@ class View:
         """Components in the order of the table, copies for single members as one row of the table."""
         found: dict[str, list[Mapping[str, Any]]] = {}
         for each in _entries(self._status, "components"):
-            found.setdefault(_row(_word(each, "name")), []).append(each)
+            found.setdefault(row_of(_word(each, "name")), []).append(each)
         order = {name: place for place, name in enumerate(ON_HOSTS)}
         rows = [_component(name, each) for name, each in found.items()]
         return sorted(rows, key=lambda each: order.get(each.name, len(order)))
@@ -449,12 +450,6 @@ def _component(name: str, entries: Sequence[Mapping[str, Any]]) -> Component:
         copies=0 if names == [name] else len(names),
         lacking=() if names == [name] else lacking,
     )
-
-
-def _row(name: str) -> str:
-    """Row of the table that a component belongs to: a copy for a member has the name of its row before its own."""
-    rows = (each.row for each in (*COMPONENTS, KARMADA_AGENT_ON_HOST) if each.per_member)
-    return next((row for row in rows if name.startswith(f"{row}-")), name)
 
 
 def _host_of(url: str) -> str:

@@ -39,6 +39,7 @@ WORKING = Observation(
     wanted_members=["m1"],
     etcd_endpoints=[EndpointStatus("https://prod-etcd-0:2379", healthy=True, version="3.6.16", db_size=20480)],
 )
+ESTIMATOR = "karmada-scheduler-estimator"
 NOTHING = replace(WORKING, components=[], members=[], api_ready=False, certificates={}, etcd_endpoints=[])
 ABOUT = block.About(
     name="prod",
@@ -166,12 +167,23 @@ def test_a_thousand_members_fit_and_the_broken_ones_come_first(broken: int) -> N
     members = [replace(MEMBER, name=f"m{n:04}", ready=n < 1000 - broken, reason="Lost") for n in range(1000)]
     problem = "the cluster does not answer at https://192.0.2.1:6443, and this is a long story about it " * 4
     told = [BrokenMember(each.name, problem, "mend it and run again") for each in members if not each.ready]
-    observed = replace(WORKING, members=members, broken_members=told, wanted_members=[each.name for each in members])
+    estimators = [ComponentStatus(f"{ESTIMATOR}-{each.name}", 1, int(each.ready)) for each in members]
+    observed = replace(
+        WORKING,
+        components=[*WORKING.components, *estimators],
+        members=members,
+        broken_members=told,
+        wanted_members=[each.name for each in members],
+    )
     about = replace(ABOUT, changes=[f"created Secret karmada/x{n}" for n in range(3000)])
     lines = block.text(observed, about).splitlines()
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 80
     assert f"members      {1000 - broken} of 1000 ready" in lines
+    assert f"components   {1002 - broken} of 1002 ready" in lines
+    named = [line.split() for line in lines if ESTIMATOR in line and not line.startswith("  - ")]
+    assert [words[-2:] for words in named] == [[ESTIMATOR, f"{1000 - broken}/1000"]]
+    assert (f"  - {ESTIMATOR}-m0999: 0 of 1 ready" in lines) == (broken == 1)
     rows = [line.split()[-1] for line in lines if line.startswith("  m")]
     assert rows == sorted(rows, key=lambda state: state == "Ready")
     if broken == 1000:
