@@ -83,6 +83,21 @@ def test_what_is_waited_for_is_told() -> None:
     )
 
 
+def test_an_image_that_nobody_has_is_told_with_its_component_until_that_is_mended() -> None:
+    why = "Deployment prod-webhook: ErrImagePull of image registry.invalid/nobody/webhook"
+    failed = Ending(Outcome.FAILED, why, "See it work", reason="ImageNotAvailable", component="karmada-webhook")
+    told = after(begun(Told(report=REPORT), ORDER, Lane.CHANGES, "why"), ORDER, failed, RUN)
+    for kind, state in (("Degraded", True), ("MaterialFetched", False)):
+        found = told.conditions[kind]
+        assert (found.status, found.reason) == (state, "ImageNotAvailable")
+        assert found.message == f"See it work: karmada-webhook: {why}"
+    again = begun(told, ORDER, Lane.CHANGES, "the document was edited")
+    assert again.conditions["MaterialFetched"].status is False, "until a run has come to its end"
+    mended = after(again, ORDER, Ending(Outcome.SUCCEEDED, report=REPORT), RUN)
+    assert mended.conditions["Degraded"].status is False
+    assert "MaterialFetched" not in mended.conditions, "the report says it of what is there"
+
+
 def test_a_time_is_that_of_the_change_of_status() -> None:
     told = Told(report=REPORT).having(Condition("Paused", False, "NotPaused", ""))
     first = composed({}, told, NOW)

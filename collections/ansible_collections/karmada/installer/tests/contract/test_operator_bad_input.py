@@ -55,7 +55,6 @@ FOUND = (
     "a context that is not there",
     "a StorageClass that is not there",
     "settings that the release or the host cluster does not have",
-    "a range for Services of a family that the host cluster does not have, before there is a namespace",
     "several problems of clusters",
     "templates where any text may stand",
 )
@@ -75,6 +74,24 @@ OF_FILES = frozenset(
         "the lab on a disk that is too small",
     }
 )
+#: Rows that nodes have to answer, of which there are none here.
+OF_NODES = frozenset(
+    {"a range for Services of a family that the host cluster does not have, before there is a namespace"}
+)
+#: Ends of long lists, for which a status has no room: its remedy names the page with the whole list.
+CUT = {
+    "an account that may only read": (
+        "update leases.coordination.k8s.io in namespace karmada-bad",
+        "list storageclasses.storage.k8s.io",
+        "list nodes",
+    ),
+    "an account that may do nothing": (
+        "get pods/log in namespace karmada-bad",
+        "list events in namespace karmada-bad",
+        "get leases.coordination.k8s.io in namespace karmada-bad",
+        "get namespaces karmada-bad",
+    ),
+}
 #: Parts of what rows say that a playbook prints around problems, or that are about the secrets directory.
 PRINTED = (
     "nothing was changed",
@@ -209,7 +226,8 @@ def sentence(problem: dict[str, str]) -> str:
 
 def said(place: Site, row: str) -> list[str]:
     """What a row says, of an object: its Secrets have no files, and its servers are on loopback."""
-    found = [each for each in ROWS[row]["says"] if not each.endswith(PRINTED)]
+    left_out = CUT.get(row, ())
+    found = [each for each in ROWS[row]["says"] if not each.endswith(PRINTED) and each not in left_out]
     for before, after in (
         ("https://10.", "https://127.0.0.1"),
         ("(@/secrets/", "(Secret karmada-bad/"),
@@ -224,8 +242,9 @@ def is_told(place: Site, name: str, words: list[str], kind: str = "Degraded") ->
     """Wait for the condition, and see these words in it or in the problems, and that nothing else was made."""
     until(lambda: condition(place, name, kind)["status"] == "True", f"{name}: {kind}")
     told = [condition(place, name, kind)["message"], *map(sentence, status_of(place, name).get("problems", ()))]
-    text = " ".join(" ".join(told).split())
-    assert [each for each in words if " ".join(each.split()) not in text] == [], text
+    # A playbook makes a sentence of each remedy.
+    text = " ".join(" ".join(told).split()).lower()
+    assert [each for each in words if " ".join(each.split()).lower() not in text] == [], text
     assert not [each for each in everything(place) if f"/{name}-" in each], "nothing was changed"
     # Without runs that would try it again, while others wait for their first.
     paused = {"metadata": {"annotations": {"installer.karmada.io/paused": "true"}}}
@@ -233,7 +252,7 @@ def is_told(place: Site, name: str, words: list[str], kind: str = "Degraded") ->
 
 
 def test_each_row_of_the_scenario_is_here() -> None:
-    assert {*REFUSED, *FOUND, *OF_FILES} == ROWS.keys()
+    assert {*REFUSED, *FOUND, *OF_FILES, *OF_NODES} == ROWS.keys()
 
 
 @pytest.mark.parametrize("row", sorted(REFUSED))
