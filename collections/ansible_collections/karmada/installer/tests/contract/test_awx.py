@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.tests.contract.conftest import (
     running_api_server,
 )
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
-from awx_credentials import Credential, bearer_token, kubeconfig
+from awx_credentials import Credential, backup_key, bearer_token, kubeconfig
 from awx_runner import Awx, Done, stored
 
 NAMESPACE = "karmada-prod"
@@ -235,6 +235,21 @@ def test_a_credential_type_with_a_kubeconfig_works(awx: Awx, inventory: dict[str
     key = leaks.texts_of(server.client_key.read_bytes())
     for name, text in done.texts().items():
         assert list(leaks.leaks(text, {"kubeconfig": key})) == [], name
+
+
+def test_a_key_of_backups_is_a_file_of_the_job_that_its_variables_name(tmp_path: Path) -> None:
+    private, inside = tmp_path / "private", Path("/somewhere/else")
+    (private / "env").mkdir(parents=True)
+    environment, arguments = backup_key("AGE-SECRET-KEY-1NEVER").inject(private, inside)
+    assert environment == {}
+    assert arguments[0] == "-e"
+    given = private / Path(arguments[1].removeprefix("@")).relative_to(inside)
+    variables = yaml.safe_load(given.read_text())
+    assert set(variables) == {"backup_identity", "restore_identity"}
+    (file,) = set(variables.values())
+    key = private / Path(file).relative_to(inside)
+    assert key.read_text() == "AGE-SECRET-KEY-1NEVER"
+    assert {each.stat().st_mode & 0o077 for each in (given, key)} == {0}
 
 
 def test_an_update_without_a_credential_fails_and_says_what_to_do_in_awx(awx: Awx) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inventories that were made whole and handed on in part, as AWX does with slices: what they lack, in words."""
+"""Inventories that AWX has made of whole ones: what parts, as slices, lack, and what those of several have too much."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..components.spec import Spec
@@ -21,7 +21,7 @@ _WHOLE = (
 
 
 def missing(variables: Mapping[str, Any]) -> Problem | None:
-    """Problem of an inventory that has a part of one control plane; None if it has all or nothing of one.
+    """Problem of an inventory that has a part of one control plane, or hosts of two; None for all or nothing of one.
 
     Ansible finds no hosts in the groups that are missing and ends with success. ``variables`` are those of a task.
     """
@@ -36,13 +36,22 @@ def missing(variables: Mapping[str, Any]) -> Problem | None:
         lacking = ", ".join(each for each in GROUPS if each not in groups)
         return _problem(f"it has the host {CONTROL}, and not its groups {lacking}", f"{_WHOLE}.")
     deployment, _connection = inventory_variables.of_control(variables)
-    hosts = Spec(deployment["spec"]).hosts if deployment else ()
-    if lost := [host.name for host in hosts if host.name not in groups[HOSTS]]:
-        named = ", ".join(lost[:SHOWN]) + (", …" if len(lost) > SHOWN else "")
-        what = f"it lacks plain hosts of the document: {named}"
+    wanted = [host.name for host in Spec(deployment["spec"]).hosts] if deployment else []
+    if lost := [name for name in wanted if name not in groups[HOSTS]]:
+        what = f"it lacks plain hosts of the document: {_named(lost)}"
         leave = "A host that is to leave is taken out of the document."
         return _problem(what, f"{_WHOLE}, and switch on what somebody has disabled. {leave}")
+    # They would get what belongs to this control plane.
+    if deployment and (others := [name for name in groups[HOSTS] if name not in wanted]):
+        what = f"it has plain hosts that are not in the document: {_named(others)}"
+        return _problem(
+            what, f"{_WHOLE}. Of several control planes each has an inventory of its own, or all have one source."
+        )
     return None
+
+
+def _named(hosts: Sequence[str]) -> str:
+    return ", ".join(hosts[:SHOWN]) + (", …" if len(hosts) > SHOWN else "")
 
 
 def _problem(what: str, remedy: str) -> Problem:

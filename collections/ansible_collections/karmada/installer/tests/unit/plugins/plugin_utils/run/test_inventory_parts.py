@@ -30,7 +30,8 @@ def variables(groups: dict[str, list[str]], *, hosts: bool = False) -> dict[str,
 
 @pytest.mark.parametrize("hosts", [True, False])
 def test_a_whole_inventory_lacks_nothing(hosts: bool) -> None:
-    assert inventory_parts.missing(variables(WHOLE, hosts=hosts)) is None
+    whole = WHOLE if hosts else {**WHOLE, "karmada_hosts": []}
+    assert inventory_parts.missing(variables(whole, hosts=hosts)) is None
 
 
 @pytest.mark.parametrize("groups", [{}, {"web": ["web1"]}])
@@ -38,8 +39,14 @@ def test_an_inventory_of_something_else_is_no_part(groups: dict[str, list[str]])
     assert inventory_parts.missing(variables(groups)) is None
 
 
+def test_without_hosts_in_the_document_those_of_another_one_are_told() -> None:
+    found = inventory_parts.missing(variables({**WHOLE, "karmada_hosts": ["other1"]}, hosts=False))
+    assert found is not None
+    assert found.what == "it has plain hosts that are not in the document: other1"
+
+
 def test_members_that_queries_or_people_have_left_out_are_not_missing() -> None:
-    assert inventory_parts.missing(variables({**WHOLE, "karmada_members": ["member2"]})) is None
+    assert inventory_parts.missing(variables({**WHOLE, "karmada_members": ["member2"]}, hosts=True)) is None
 
 
 @pytest.mark.parametrize(
@@ -53,8 +60,12 @@ def test_members_that_queries_or_people_have_left_out_are_not_missing() -> None:
         ),
         ({**WHOLE, "karmada_hosts": ["cp2"]}, "it lacks plain hosts of the document: cp1, cp3"),
         ({**WHOLE, "karmada_hosts": []}, "it lacks plain hosts of the document: cp1, cp2, cp3"),
+        (
+            {**WHOLE, "karmada_hosts": ["cp1", "cp2", "cp3", "other1", "other2"]},
+            "it has plain hosts that are not in the document: other1, other2",
+        ),
     ],
-    ids=["disabled", "slice", "smart", "slice-of-hosts", "hosts-disabled"],
+    ids=["disabled", "slice", "smart", "slice-of-hosts", "hosts-disabled", "constructed-of-two"],
 )
 def test_a_part_is_told_with_what_to_do_in_awx(groups: dict[str, list[str]], what: str) -> None:
     found = inventory_parts.missing(variables(groups, hosts=True))
