@@ -53,5 +53,6 @@ def _fingerprint() -> str:
     """Digest of all that decides what a rule says, beside the rule and what it sees."""
     here = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("c*.py"))]
     library = find_spec("celpy")
-    there = Path(library.origin).stat() if library and library.origin else None
-    return hashlib.sha256(b"\0".join([*here, repr(there and (library, there.st_mtime_ns)).encode()])).hexdigest()
+    # By its path: the text of what finds it has an address of memory, which is another one in each process.
+    there = [library.origin, str(Path(library.origin).stat().st_mtime_ns)] if library and library.origin else []
+    return hashlib.sha256(b"\0".join([*here, *map(str.encode, there)])).hexdigest()

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +66,13 @@ def test_the_next_run_evaluates_nothing_and_knows_the_same(source: Path, evaluat
     another_run(evaluated)
     assert inventory_source.load(str(source)) == first
     assert evaluated == []
+
+
+def test_another_process_of_the_same_version_takes_what_is_kept() -> None:
+    program = f"from {kept_verdicts.__name__} import _fingerprint; print(_fingerprint())"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert other.stdout == f"{kept_verdicts._fingerprint()}\n"
 
 
 def test_what_a_rule_has_not_seen_is_evaluated_and_refused_each_time(source: Path, evaluated: list[str]) -> None:
