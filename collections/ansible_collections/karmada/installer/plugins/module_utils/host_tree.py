@@ -33,14 +33,9 @@ import contextlib
 import errno
 import os
 import shutil
-import socket
-import ssl
 import stat
 import tempfile
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,6 +50,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
     units,
     writing,
 )
+from ansible_collections.karmada.installer.plugins.module_utils.unit_health import reason_unhealthy
 
 OWNER_KEY = "X-KarmadaOwner"
 #: Automatic restarts of a unit after which waiting any longer is pointless.
@@ -130,7 +126,7 @@ def _reason(unit: dict[str, Any], present: Unit) -> str:
         return "it runs, and must not" if runs else ""
     if not runs:
         return present.detail
-    return _unhealthy(unit["health"]) if unit.get("health") else ""
+    return reason_unhealthy(unit["health"]) if unit.get("health") else ""
 
 
 def _to_stop(tree: Tree) -> list[dict[str, Any]]:
@@ -165,7 +161,7 @@ def wait_until_healthy(
         unhealthy = [
             (unit, reason)
             for unit in waiting
-            for reason in [_in_transition(now[unit["name"]]) or _unhealthy(unit["health"])]
+            for reason in [_in_transition(now[unit["name"]]) or reason_unhealthy(unit["health"])]
             if reason
         ]
         if not unhealthy:
@@ -485,26 +481,6 @@ def _owned_units(system: System, tree: Tree, names: Iterable[str]) -> list[str]:
 def _in_transition(unit: Unit) -> str:
     """Reason why it is too early to check a unit; empty if it is not."""
     return "systemd is still stopping or starting it" if unit.in_transition else ""
-
-
-def _unhealthy(health: dict[str, str]) -> str:
-    """Reason why a unit is unhealthy, by its health endpoint; empty if it is healthy."""
-    context = None
-    try:
-        if health["url"].startswith("tcp:"):
-            address = urllib.parse.urlsplit(health["url"])
-            with socket.create_connection((address.hostname, address.port), timeout=5):
-                return ""
-        if health["url"].startswith("https:"):
-            context = ssl.create_default_context(cafile=health["authority"])
-        with urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])
-        ).open(health["url"], timeout=5):
-            return ""
-    except urllib.error.HTTPError as error:
-        return f"{health['url']} answers {error.code}: {error.read(2000).decode(errors='replace').strip()}"
-    except (OSError, ValueError) as error:
-        return f"{health['url']} does not answer: {getattr(error, 'reason', error)}"
 
 
 def _explained(system: System, name: str, reason: str, states: dict[str, Unit]) -> str:
