@@ -4,6 +4,8 @@
 A port, probe, certificate or file is defined here once, a flag in ``components.flags``; the renderers turn these rows
 into objects of a host cluster or units of plain hosts.
 
+The file is long because it is one table: a row is read beside the others, and no renderer asks another place.
+
 Facts about ports and probes are those of Karmada v1.18 and Kubernetes v1.35.
 """
 
