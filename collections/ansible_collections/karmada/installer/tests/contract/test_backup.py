@@ -33,11 +33,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record im
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    EtcdMemberState,
-    EtcdState,
-    Journal,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import Journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Directory, Retention, Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access

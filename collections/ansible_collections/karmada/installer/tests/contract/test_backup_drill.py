@@ -17,7 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup import dr
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Purpose, Record
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Directory, Retention, Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access

@@ -28,12 +28,8 @@ from ansible_collections.karmada.installer.plugins.modules import _host_restore 
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.tools import ETCDUTL
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import take, verification, workplace
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    RELEASED,
-    EtcdMemberState,
-    EtcdState,
-    RestoreState,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RELEASED, RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import EtcdMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units

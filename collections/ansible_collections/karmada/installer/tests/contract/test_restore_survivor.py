@@ -32,7 +32,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import KEYS, SNAPSHOT, Level, Purpose
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Directory, Retention, Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from .etcd_state import EtcdMemberState
 from .ip_families import bracketed
-from .state import EtcdMemberState
 from .table import ETCD, ETCD_PEER_COMMON_NAME
 from .types import EtcdMember, Layout
 

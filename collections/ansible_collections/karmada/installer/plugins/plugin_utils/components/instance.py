@@ -10,9 +10,9 @@ from typing import Any
 
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, MANAGED_BY_LABEL, MEMBER_LABEL, NAME_LABEL, OWNER_LABEL
 from . import ip_families
+from .etcd_state import EtcdMemberState
 from .releases import Release
 from .spec import Spec
-from .state import EtcdMemberState
 from .types import pushed_members
 
 #: Longest label of a DNS name.

@@ -12,7 +12,8 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..components.state import FORMER_MODE, EtcdState, RestoreState, State, from_files
+from ..components.etcd_state import EtcdState
+from ..components.state import FORMER_MODE, RestoreState, State, from_files
 from ..problems import Problem, ProblemsError, Reason
 from . import cel_rules, crd, manifest
 

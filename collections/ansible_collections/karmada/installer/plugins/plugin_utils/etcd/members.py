@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
 
 from ..api_object import Object
-from ..components.state import EtcdMemberState, EtcdState
+from ..components.etcd_state import EtcdMemberState, EtcdState
 from ..components.table import ETCD
 from ..kube.apply import Change
 from ..kube.errors import Conflict

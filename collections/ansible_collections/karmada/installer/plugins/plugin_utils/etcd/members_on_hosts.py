@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..components.state import EtcdMemberState, EtcdState
+from ..components.etcd_state import EtcdMemberState, EtcdState
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from . import patience

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
 
 from ..api_object import Object
-from ..components.state import EtcdMemberState
+from ..components.etcd_state import EtcdMemberState
 from ..components.table import ETCD, KARMADA_APISERVER, pod_components
 from ..kube.port_forward import ForwardedSocket, Forwarder
 from ..pki.files import ETCD_CLIENT_CERTIFICATE, certificate_files

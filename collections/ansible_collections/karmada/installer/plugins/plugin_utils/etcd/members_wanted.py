@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ..components.state import EtcdMemberState
+from ..components.etcd_state import EtcdMemberState
 from ..components.table import ETCD
 from ..problems import Problem, ProblemsError, Reason
 from ..render import cluster_layout

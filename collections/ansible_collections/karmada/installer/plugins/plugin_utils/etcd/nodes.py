@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ..api_object import Object
-from ..components.state import EtcdState
+from ..components.etcd_state import EtcdState
 from ..components.table import ETCD
 from ..components.types import settings_of
 from ..kube.errors import Conflict

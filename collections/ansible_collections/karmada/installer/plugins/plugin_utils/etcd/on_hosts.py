@@ -10,8 +10,8 @@ from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests im
 
 from ..components import etcd_configuration
 from ..components import hosts as component_hosts
+from ..components.etcd_state import EtcdMemberState
 from ..components.hosts import Host
-from ..components.state import EtcdMemberState
 from ..components.table import ETCD
 from ..redaction import printable, redacted
 from ..render import units

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..components import hosts as component_hosts
+from ..components.etcd_state import EtcdMemberState
 from ..components.hosts import ETCD_ROLE, Host
-from ..components.state import EtcdMemberState
 from ..components.table import ETCD
 from ..components.types import etcd_on_hosts
 from ..render import units

@@ -7,8 +7,8 @@ import yaml
 
 from ..api_object import Object
 from ..components import etcd_configuration
+from ..components.etcd_state import EtcdState
 from ..components.instance import Instance
-from ..components.state import EtcdState
 from ..components.table import ETCD
 from ..components.types import Layout, settings_of
 from .cluster_layout import BASE, ETCD_DATA

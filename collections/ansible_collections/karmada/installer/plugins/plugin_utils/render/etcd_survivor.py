@@ -15,8 +15,8 @@ from typing import Any
 
 from ..api_object import Object
 from ..components.etcd_configuration import folder_of
+from ..components.etcd_state import EtcdState
 from ..components.instance import Instance
-from ..components.state import EtcdState
 from ..components.table import ETCD
 from .cluster_layout import BASE, ETCD_DATA
 from .etcd_restore import COMMON, ETCDUTL, RECEIVER, SCRATCH, on_node, receiver_flags

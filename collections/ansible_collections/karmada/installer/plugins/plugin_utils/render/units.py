@@ -19,12 +19,12 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_tree import
 
 from ..components import etcd_configuration, table
 from ..components.endpoint import url
+from ..components.etcd_state import EtcdState
 from ..components.hosts import AGENT_ROLE, Host, all_components, all_hosts, etcd_members, role_of
 from ..components.instance import Instance, shortened
 from ..components.ip_families import bracketed
 from ..components.server_names import server_names
 from ..components.spec import Spec
-from ..components.state import EtcdState
 from ..components.table import ETCD, KARMADA_APISERVER
 from ..components.types import Component, Layout, Names, Scheme, settings_of
 from ..encoding import base64_text

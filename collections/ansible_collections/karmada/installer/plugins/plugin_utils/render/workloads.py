@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from ..api_object import Object
 from ..components import endpoint, table
+from ..components.etcd_state import EtcdState
 from ..components.instance import Instance
-from ..components.state import EtcdState
 from ..components.table import KARMADA_APISERVER
 from ..components.types import Component, Layout, settings_of
 from ..encoding import base64_files

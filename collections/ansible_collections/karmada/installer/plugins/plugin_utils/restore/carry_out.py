@@ -17,7 +17,8 @@ from typing import Any
 from ..backup import series as backup_series
 from ..backup import take, workplace
 from ..components.etcd_configuration import folder_of
-from ..components.state import EtcdMemberState, EtcdState, RestoreState
+from ..components.etcd_state import EtcdMemberState, EtcdState
+from ..components.state import RestoreState
 from ..components.table import ETCD
 from ..document.backups import KIND as BACKUP_KIND
 from ..kube.apply import Change

@@ -27,7 +27,8 @@ from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests im
 from ..backup import encryption, take, workplace
 from ..backup.due import in_words
 from ..backup.record import Purpose, Record
-from ..components.state import RELEASED, EtcdState, RestoreState
+from ..components.etcd_state import EtcdState
+from ..components.state import RELEASED, RestoreState
 from ..document import restores
 from ..etcd import access
 from ..etcd import on_hosts as etcd_on_hosts

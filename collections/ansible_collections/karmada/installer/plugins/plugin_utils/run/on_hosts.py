@@ -18,9 +18,10 @@ import yaml
 from ..api_object import Object
 from ..components import endpoint, ip_families, releases, table
 from ..components import hosts as component_hosts
+from ..components.etcd_state import EtcdState
 from ..components.hosts import CONTROL_PLANE_ROLE
 from ..components.instance import Instance
-from ..components.state import COLLECTION_VERSION, EtcdState, State
+from ..components.state import COLLECTION_VERSION, State
 from ..components.table import (
     ADMIN,
     AGGREGATED_SERVERS,

@@ -19,10 +19,11 @@ from ..api_object import Object
 from ..artifacts.source import Source
 from ..components import endpoint, ip_families, releases
 from ..components import hosts as component_hosts
+from ..components.etcd_state import EtcdMemberState, EtcdState
 from ..components.hosts import ETCD_ROLE
 from ..components.instance import Instance
 from ..components.spec import MemberEntry, Spec
-from ..components.state import EtcdMemberState, EtcdState, State
+from ..components.state import State
 from ..components.table import (
     AGGREGATED_SERVERS,
     ETCD,

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_checks
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.host_checks import MIB
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem

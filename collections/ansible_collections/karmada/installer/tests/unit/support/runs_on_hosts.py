@@ -7,10 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    EtcdState,
-    State,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts

@@ -11,9 +11,10 @@ from functools import cache, cached_property
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     AGGREGATED_SERVERS,
     AUTHORITIES,

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import stored_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     FORMAT,
-    EtcdState,
     Journal,
     LastBackup,
     RestoreState,

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     FORMER_MODE,
-    EtcdState,
     Journal,
     LastBackup,
     RestoreState,

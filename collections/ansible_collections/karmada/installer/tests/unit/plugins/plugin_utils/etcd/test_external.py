@@ -9,7 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import external as external_etcd
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import (
     Cause,

@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Members
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    EtcdMemberState,
-    EtcdState,
-    State,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     members,
     members_wanted,

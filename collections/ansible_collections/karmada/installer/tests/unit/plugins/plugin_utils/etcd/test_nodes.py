@@ -7,11 +7,8 @@ import os
 from collections.abc import Sequence
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    EtcdMemberState,
-    EtcdState,
-    State,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import recorded
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     members,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import UNAVAILABLE
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members, members_seen, patience, rollout
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import ways_in_pods
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.tests.unit.support import samples

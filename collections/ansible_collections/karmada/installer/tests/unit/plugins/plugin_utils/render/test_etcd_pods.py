@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import etcd_configuration
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import cluster_layout
 from ansible_collections.karmada.installer.tests.unit.support.samples import (

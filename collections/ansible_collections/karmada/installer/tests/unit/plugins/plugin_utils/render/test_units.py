@@ -14,10 +14,10 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.hosts import CONTROL_PLANE_ROLE, ETCD_ROLE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     ETCD,
     KARMADA_APISERVER,

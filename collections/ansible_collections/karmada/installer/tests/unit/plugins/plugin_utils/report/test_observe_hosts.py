@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, RestoreState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     ETCD,
     KARMADA_APISERVER,

@@ -22,11 +22,8 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import take
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    EtcdMemberState,
-    EtcdState,
-    RestoreState,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     KARMADA_APISERVER,
     pod_components,

@@ -22,13 +22,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record im
     Versions,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.series import Found
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    RELEASED,
-    UNDONE,
-    EtcdMemberState,
-    EtcdState,
-    RestoreState,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RELEASED, UNDONE, RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState, RestoreState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Applied
 from ansible_collections.karmada.installer.plugins.plugin_utils.labels import NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason

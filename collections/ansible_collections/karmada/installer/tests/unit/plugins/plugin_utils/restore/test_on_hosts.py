@@ -21,11 +21,8 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import take
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    EtcdMemberState,
-    EtcdState,
-    RestoreState,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     BY_NAME,
     ETCD,

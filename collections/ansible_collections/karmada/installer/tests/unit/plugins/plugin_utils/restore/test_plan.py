@@ -11,12 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    RELEASED,
-    UNDONE,
-    EtcdState,
-    RestoreState,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RELEASED, UNDONE, RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import (

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_survivor

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, RestoreState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, source, survivor

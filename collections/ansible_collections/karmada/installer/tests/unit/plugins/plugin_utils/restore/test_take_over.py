@@ -23,18 +23,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record im
     StoredFile,
     Versions,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import (
     SILENT,
     Claim,
     HandOverState,
     TakeOverState,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    EtcdState,
-    LastBackup,
-    RestoreState,
-    State,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import LastBackup, RestoreState, State
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     CLIENT_SIGNING_CA,
     ETCD_CA,

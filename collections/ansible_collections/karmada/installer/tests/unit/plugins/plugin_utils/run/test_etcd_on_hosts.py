@@ -17,11 +17,8 @@ from ansible.template import Templar
 from ansible_collections.karmada.installer.plugins.action import workloads
 from ansible_collections.karmada.installer.plugins.action.ssh_files import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import source as artifact_source
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
-    EtcdMemberState,
-    EtcdState,
-    State,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import COMPONENTS, ETCD, ETCD_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus

@@ -13,9 +13,10 @@ from ansible_collections.karmada.installer.plugins.action import host_programs a
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.programs import Program
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.tools import ETCDUTL
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.image_pins import Held
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, RestoreState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     wanted_components,
 )

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import HandOverState, TakeOverState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     RELEASED,
     UNDONE,
-    EtcdMemberState,
-    EtcdState,
     RestoreState,
     State,
 )
