@@ -151,6 +151,34 @@ def test_an_agent_renews_its_own_certificate_and_gets_no_other(on: bool, admin: 
     assert not is_approved_by_karmada(admin, agent.user("m1"), AGENTS, "clusteragent")
 
 
+@pytest.mark.parametrize("on", [False, True])
+def test_an_agent_that_has_joined_approves_no_request_and_signs_none(on: bool, admin: Cluster) -> None:
+    """Else it would give itself the certificate of another one, past Karmada's controller."""
+    with_registration(admin, on=on)
+    settled(admin, on=on)
+    apply_all(admin, [agent.namespace("m1", OWNER)])
+    apply_all(admin, agent.rights("m1", OWNER))
+
+    def agent_may(verb: str, resource: str, **more: str) -> bool:
+        what = {"verb": verb, "group": "certificates.k8s.io", "resource": resource, **more}
+        assert may(admin, "root", ["system:masters"], **what)
+        return may(admin, agent.user("m1"), AGENTS, **what)
+
+    deadline = time.monotonic() + 60
+    while not agent_may("create", "certificatesigningrequests"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for verb in ("update", "patch"):
+        for part in ("approval", "status"):
+            assert not agent_may(verb, "certificatesigningrequests", subresource=part)
+    signer = request_for(agent.user("m1"))["spec"]["signerName"]
+    for verb in ("approve", "sign"):
+        for name in (signer, f"{signer.partition('/')[0]}/*"):
+            assert not agent_may(verb, "signers", name=name)
+        assert not agent_may(verb, "signers")
+    assert not is_approved_by_karmada(admin, agent.user("m1"), AGENTS, "clusteragent")
+
+
 def a_run(admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> Any:
     run = fake_run(document(), FakeCluster("host"), stored=state())
     run.__dict__["control_plane"] = admin
