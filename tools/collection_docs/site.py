@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hooks of the site: the anchors that GitHub makes, and links to files of the repository that are no pages of it.
+"""Hooks of the site: the anchors that GitHub makes, titles of pages, and links to files that are no pages of it.
 
 On GitHub such a link leads to the file. The site has no address of the repository to lead to, and a dead link on it is
 an error; so the file's path in the repository stands there instead. That the file exists is a unit test's business.
@@ -23,6 +23,8 @@ _BOOSTS = {
     "reference/capabilities.md": 0.1,
 }
 _ELSEWHERE = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+#: First headings are looked for from the top, so comments in the code blocks below are none.
+_HEADING = re.compile(r"^# +(\S.*?) *$", re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^]]*)\]\((?P<path>\.\./[^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -51,8 +53,13 @@ def _of_this_site(output: str, up: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Text of a page with those links as text."""
+    """Text of a page with those links as text. Its title is its first heading.
+
+    MkDocs takes a heading for the title only where nothing stands before it, as the comment with the license does.
+    """
     path = page.file.src_uri
+    if found := _HEADING.search(markdown):
+        page.meta.setdefault("title", found[1].replace("`", ""))
     page.meta.setdefault("search", {"boost": _BOOSTS.get(path, _BOOSTS.get(posixpath.dirname(path), 1))})
     folder = posixpath.join("docs", posixpath.dirname(path))
 

@@ -15,7 +15,7 @@ description:
     how long it took. Steps that only hold the run together, that are skipped, or that find nothing to do are not shown.
   - >-
     What a step waits for is shown in place at the foot of a terminal, with a bar of how far the run is. Elsewhere it is
-    a line every 30 seconds.
+    a line at least every 30 seconds.
   - >-
     A step that fails tells what is wrong, where, and how to mend it, once. The report comes last, with the next command
     at its end.
@@ -64,6 +64,7 @@ from ansible.playbook.block import Block
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.limits import SAY_SECONDS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import number_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import layout
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import end, results
@@ -72,8 +73,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_na
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import Kind, Said
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.visible_steps import is_plumbing, is_worth_a_line
 
-#: Seconds between two lines on one wait where the output is no terminal.
-WAIT_SECONDS = 30.0
+#: Seconds of silence at most, while something is waited for where the output is no terminal.
+SILENT_SECONDS = 30.0
+#: Seconds between two lines on one wait at least. A wait tells what it has told before only after ``SAY_SECONDS``, so
+#: what is passed over must not be the last for so long that both make more than the silence.
+WAIT_SECONDS = SILENT_SECONDS - SAY_SECONDS
 #: Width of the outcome and the time, before the title of a step.
 _HEAD = 17
 #: Names that say nothing about where a step was done.

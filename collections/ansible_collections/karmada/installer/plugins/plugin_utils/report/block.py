@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 from ..problems import Severity, number_of
 from .backups import age
@@ -18,6 +19,8 @@ from .rows import row_of
 MOST_MEMBERS = 15
 #: Lines that all of what needs attention may take in full. Beyond, each entry has two, and as many are shown as fit.
 MOST_ATTENTION = 20
+#: Plain hosts that are named because they do not do their work.
+MOST_HOSTS = 5
 #: Changes that are named one by one; more are counted by kind.
 MOST_CHANGES = 6
 #: Kinds of objects that are counted each on its own.
@@ -127,8 +130,10 @@ def _control_plane(observed: Observation, about: About) -> list[str]:
         *labelled("versions", ", ".join(filter(None, versions)) or "unknown: nothing answers"),
         *labelled(
             "etcd",
-            f"{observed.etcd_ready} of {number_of(observed.etcd_desired, 'member')} ready, {observed.etcd_storage}",
+            f"{observed.etcd_ready} of {number_of(observed.etcd_desired, 'member')} ready, {observed.etcd_storage}"
+            f"{_leader(observed)}",
         ),
+        *_hosts(observed),
     ]
     if observed.certificates:
         name, end = min(observed.certificates.items(), key=lambda item: item[1])
@@ -136,6 +141,23 @@ def _control_plane(observed: Observation, about: About) -> list[str]:
     ready = sum(each.ready >= each.desired for each in observed.components)
     lines += labelled("components", f"{ready} of {len(observed.components)} ready")
     return [*lines, *columns(_words(observed.components), "  ")]
+
+
+def _leader(observed: Observation) -> str:
+    """Part of a sentence: the plain host whose member of etcd leads the others. Empty in pods."""
+    leaders = {urlsplit(each.url).hostname for each in observed.etcd_endpoints if each.leader and each.healthy}
+    names = [each.name for each in observed.hosts if each.address in leaders]
+    return f", {names[0]} leads" if names else ""
+
+
+def _hosts(observed: Observation) -> list[str]:
+    """Line about the plain hosts. What is wrong with a unit of one stands in what needs attention."""
+    if not observed.hosts:
+        return []
+    troubled = [each.name for each in observed.hosts if each.trouble]
+    named = ", ".join(troubled[:MOST_HOSTS]) + (f" and {left} more" if (left := len(troubled) - MOST_HOSTS) > 0 else "")
+    told = f"{len(observed.hosts) - len(troubled)} of {len(observed.hosts)} ready"
+    return labelled("hosts", told + (f"; not {named}" if troubled else ""))
 
 
 def _words(components: Sequence[ComponentStatus]) -> list[str]:

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 import yaml
 from ansible.utils.display import Display
 from ansible_collections.karmada.installer.plugins.callback import report as callback
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.progress import Progress
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import said
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import Kind, Said
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.visible_steps import (
@@ -248,16 +250,36 @@ def result(of: Any, host: str = "karmada_control", **found: Any) -> Any:
     return SimpleNamespace(task=of, host=SimpleNamespace(get_name=lambda: host), result=found)
 
 
-def test_where_lines_stay_a_wait_has_one_every_thirty_seconds(
+def test_where_lines_stay_a_wait_has_one_every_ten_seconds_however_often_it_tells(
     shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, ours, step = Clock(monkeypatch), callback.CallbackModule(), task("Start the API server")
     ours.v2_playbook_on_task_start(step, is_conditional=False)
-    for _second in range(100):
+    for _second in range(35):
         clock.now += 1
         Display().display(Said.by_step("waiting for pods"))
         Display().display(Said.by_step(f"[{clock.now - 1000:.0f}/300 s] 0/1 ready"))
-    assert [" ".join(line.split()) for line in shown] == [f"... {second} s waiting for pods" for second in (30, 60, 90)]
+    assert [" ".join(line.split()) for line in shown] == [f"... {second} s waiting for pods" for second in (10, 20, 30)]
+
+
+@pytest.mark.parametrize(("changes_until", "apart"), [(0, (20, 20)), (3, (15, 25)), (9, (10, 30)), (60, (10, 30))])
+def test_where_lines_stay_no_wait_is_silent_for_longer_than_thirty_seconds(
+    changes_until: int, apart: tuple[int, int], shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the lines of a real wait, which changes for a while and then stands still."""
+    clock, ours = Clock(monkeypatch), callback.CallbackModule()
+    ours.v2_playbook_on_task_start(task("Start the API server"), is_conditional=False)
+    progress = Progress(lambda line: Display().display(Said.by_step(line)), clock.now, 300.0)
+    when: list[int] = []
+    for second in range(301):
+        before = len(shown)
+        progress.tell(f"{min(second, changes_until)} of 99 pods are ready", clock.now)
+        when += [second] if len(shown) > before else []
+        clock.now += 1
+    assert when[0] <= callback.SILENT_SECONDS
+    gaps = [after - before for before, after in pairwise(when)]
+    assert apart[0] <= min(gaps)
+    assert max(gaps) <= apart[1] <= callback.SILENT_SECONDS
 
 
 def test_a_wait_that_tells_its_time_itself_has_it_once(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

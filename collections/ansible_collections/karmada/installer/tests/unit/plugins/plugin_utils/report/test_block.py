@@ -12,6 +12,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken i
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import block, layout
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import (
     ComponentStatus,
+    HostStatus,
     MemberStatus,
     Observation,
 )
@@ -188,6 +189,27 @@ def test_a_thousand_members_fit_and_the_broken_ones_come_first(broken: int) -> N
     assert rows == sorted(rows, key=lambda state: state == "Ready")
     if broken == 1000:
         assert any("more, in the report file" in line for line in lines)
+
+
+def test_on_plain_hosts_they_are_counted_and_the_leader_of_etcd_is_named() -> None:
+    hosts = [HostStatus(f"node{number}", f"192.0.2.{number}", ("etcd",)) for number in range(1, 9)]
+    endpoints = [
+        EndpointStatus(f"https://192.0.2.{number}:2379", healthy=True, version="3.6.16", leader=number == 2)
+        for number in (1, 2, 3)
+    ]
+    observed = replace(WORKING, hosts=hosts, etcd_endpoints=endpoints, etcd_desired=3, etcd_ready=3)
+    observed = replace(observed, etcd_storage="/var/lib/karmada/prod/etcd")
+    lines = block.text(observed, ABOUT).splitlines()
+    at = lines.index("etcd         3 of 3 members ready, /var/lib/karmada/prod/etcd, node2 leads")
+    assert lines[at + 1] == "hosts        8 of 8 ready"
+    broken = replace(observed, hosts=[replace(each, trouble="etcd does not run") for each in hosts])
+    lines = block.text(broken, ABOUT).splitlines()
+    assert "hosts        0 of 8 ready; not node1, node2, node3, node4, node5 and 3 more" in lines
+    # An address of version 6 stands in brackets in a URL.
+    six = replace(hosts[0], address="2001:db8::1")
+    leads = EndpointStatus("https://[2001:db8::1]:2379", healthy=True, leader=True)
+    assert ", node1 leads" in block.text(replace(observed, hosts=[six], etcd_endpoints=[leads]), ABOUT)
+    assert "leads" not in block.text(WORKING, ABOUT)
 
 
 def test_a_wide_table_wraps_its_last_column() -> None:
