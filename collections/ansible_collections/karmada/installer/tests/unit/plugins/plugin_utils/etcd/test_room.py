@@ -150,7 +150,7 @@ def test_another_refusal_of_a_compaction_ends_the_run(run: Run, monkeypatch: pyt
     client = etcd(400, 100)
     compact = FakeEtcd.compact
     monkeypatch.setattr(FakeEtcd, "compact", lambda each, revision: compact(each, revision + 1))
-    with pytest.raises(ProblemsError, match="m0 does not compact: .* required revision is a future revision"):
+    with pytest.raises(ProblemsError, match=r"m0 does not compact: .* required revision is a future revision"):
         made(run, client, monkeypatch)
     assert client.asked == ["compact 101"]
 
