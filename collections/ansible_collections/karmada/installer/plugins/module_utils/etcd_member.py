@@ -224,7 +224,7 @@ def compact(post: etcd_requests.Post, revision: int) -> bool:
     try:
         etcd_requests.compact(post, revision)
     except MemberError as error:
-        if error.code == etcd_requests.OUT_OF_RANGE and "has been compacted" in str(error):
+        if etcd_requests.is_compacted_already(error.code, str(error)):
             return False
         raise
     return True

@@ -152,6 +152,14 @@ def compact(post: Post, revision: int) -> None:
     post("/v3/kv/compaction", {"revision": str(revision), "physical": True}, DEFRAGMENT_SECONDS)
 
 
+def is_compacted_already(code: int, message: str) -> bool:
+    """Return whether a compaction was refused because it is done: by somebody else, or by a run that was killed.
+
+    The same code says that a revision is not there yet.
+    """
+    return code == OUT_OF_RANGE and "has been compacted" in message
+
+
 def defragment(post: Post) -> None:
     """Give the free space of this member's database back to its disk."""
     post("/v3/maintenance/defragment", {}, DEFRAGMENT_SECONDS)

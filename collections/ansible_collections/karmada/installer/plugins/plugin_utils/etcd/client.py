@@ -72,6 +72,8 @@ class EndpointStatus:
     leader: bool = False
     alarms: tuple[str, ...] = ()
     message: str = ""
+    #: Whether the alarm NOSPACE, its own or of others, is all that keeps it from being healthy.
+    only_full: bool = False
     cause: Cause | None = None
     #: ID of the member, hexadecimal as etcd prints it.
     member_id: str = ""
@@ -397,6 +399,7 @@ def endpoint_status(url: str, found: Mapping[str, Any]) -> EndpointStatus:
         leader=leader not in ("0", "") and leader == str(header.get("member_id", "")),
         alarms=alarms,
         message=message,
+        only_full=leader != "0" and bool(errors) and all(_ALARM.findall(each) == ["NOSPACE"] for each in errors),
         member_id=etcd_requests.hexadecimal(header.get("member_id")),
         learner=bool(found.get("isLearner")),
         index=int(found.get("raftIndex", 0)),

@@ -106,7 +106,8 @@ def no_room(seen: Sequence[Seen], name: str) -> Problem | None:
     return Problem(
         f"it is full of what is in use, and takes no writes: {', '.join(full)}",
         f"etcd of {name}",
-        "raise spec.components.etcd.local.extraArgs quota-backend-bytes, install, and run this again",
+        "raise spec.components.etcd.local.extraArgs quota-backend-bytes, install (which may end with components that "
+        "cannot write yet), and run this again",
         reason=Reason.ETCD_NEARLY_FULL,
     )
 

@@ -186,8 +186,9 @@ def _waited_for(found: Look, turn: Turn, step: steps.Step | steps.Refusal | None
 def decide_restart(run: Run, timeout: float, outdated: Collection[str]) -> Turn:
     """Next member on hosts of these names to restart, after every member was asked; the leader is the last.
 
-    One that does not answer serves nobody, so it is restarted first, whatever the others are: otherwise settings that
-    broke a member could not be mended. Raises ProblemsError if another one stays unhealthy.
+    One that does not answer is restarted first: otherwise settings that broke a member could not be mended. Where a
+    majority may rest on its vote, it has to stay silent for a while. Raises ProblemsError if another one stays
+    unhealthy.
     """
     before = run.handover.etcd_step
     done = set(before.get("restarted", ()))
@@ -196,18 +197,49 @@ def decide_restart(run: Run, timeout: float, outdated: Collection[str]) -> Turn:
         return Turn()
     found = look(run)
     silent = [name for name in left if name in found.answers and found.answers[name].status.cause is not None]
-    step: Any = Restart(silent[0]) if silent else next_restart(found.seen, left)
+    step: Any = _restart_of_silent(run, found, silent[0]) if silent else _next_restart(run, found, left)
     match step:
         case Restart(name):
-            run.handover.etcd_step = {**before, "restarted": sorted({*done, name}), "doing": []}
+            # What was waited for until now is no part of the next wait.
+            kept = {key: value for key, value in before.items() if key not in ("since", "told", "silent")}
+            run.handover.etcd_step = {**kept, "restarted": sorted({*done, name}), "doing": []}
             return Turn("restarted", name, name, wait=found.seen.members is not None)
         case steps.MoveLeader(leader, _to, identity):
             turn = Turn("led", leader, leader, identity)
-        case steps.Refusal():
+        case steps.Refusal() | steps.Wait():
             turn = LOOK_AGAIN
         case _:
             return Turn()
     return _in_time(run, turn, found, step, timeout)
+
+
+def _next_restart(run: Run, found: Look, left: Collection[str]) -> Restart | steps.MoveLeader | steps.Refusal | None:
+    """Next one to restart where each of them has answered."""
+    run.handover.etcd_step = {**run.handover.etcd_step, "silent": []}
+    statuses = {each.id: found.answers[each.name].status for each in found.seen.known if each.name in found.answers}
+    # A host speaks for its own member and for no other.
+    full = {identity for identity, each in statuses.items() if each.only_full and each.member_id == identity}
+    return next_restart(found.seen, left, full)
+
+
+def _restart_of_silent(run: Run, found: Look, name: str) -> Restart | steps.Wait:
+    """Restart of a member that does not answer, or a wait if it may serve the other members all the same.
+
+    An answer that is late, or a certificate that cannot be read, is no proof that a member is down. Without a majority
+    nobody is served, and where the others are one without it, nobody depends on it.
+    """
+    identity = next((each.id for each in found.seen.known if each.name == name), "")
+    voters = [each for each in found.seen.members or () if not each.learner]
+    answering = sum(each.healthy for each in voters if each.id != identity)
+    if not voters or answering > len(voters) // 2:
+        return Restart(name)
+    before, now = run.handover.etcd_step, time.monotonic()
+    who, since = before.get("silent") or ("", now)
+    since = since if who == name else now
+    if now - since >= patience.SETTLE_SECONDS:
+        return Restart(name)
+    run.handover.etcd_step = {**before, "silent": [name, since]}
+    return steps.Wait(f"member {name} does not answer, and without its vote there may be no majority")
 
 
 # -- the record --------------------------------------------------------------------------------------------------------

@@ -17,12 +17,17 @@ class Restart:
     name: str
 
 
-def next_restart(seen: Seen, names: Collection[str]) -> Restart | MoveLeader | Refusal | None:
+def next_restart(
+    seen: Seen, names: Collection[str], full: Collection[str] = ()
+) -> Restart | MoveLeader | Refusal | None:
     """Next one of these members to restart; None if none of them is a member.
 
     One at a time, and only while all voters are healthy by etcd's own words: a pod or a unit is ready a little earlier
     than its member has the log of the others. The leader is the last, and another one leads before it goes, so that
     nobody waits for an election.
+
+    ``full`` are the IDs of members with no other fault than the alarm NOSPACE (``EndpointStatus.only_full``): they take
+    part in every majority, and only a restart gives them a larger quota, so they count as healthy.
     """
     if seen.members is None:
         return Refusal(
@@ -36,7 +41,7 @@ def next_restart(seen: Seen, names: Collection[str]) -> Restart | MoveLeader | R
     name_of = {member.id: name for name, member in known.items()}
     voters = [each for each in seen.members if not each.learner]
     for member in voters:
-        if not member.healthy:
+        if not member.healthy and member.id not in full:
             name = name_of.get(member.id, member.name)
             why = f" ({member.message})" if member.message else ""
             return Refusal(

@@ -154,7 +154,7 @@ def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]
     pods, began = {pod["metadata"]["name"]: pod for pod in outdated}, time.monotonic()
     while True:
         look = members_seen.look(run)
-        step = next_restart(look.seen, pods)
+        step = next_restart(look.seen, pods, {each for each, status in look.status.items() if status.only_full})
         match step:
             case Restart(name):
                 return (pods[name],)

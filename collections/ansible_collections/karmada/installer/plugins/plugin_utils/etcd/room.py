@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import time
 
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
+
 from ..components.table import ETCD
 from ..components.types import settings_of
 from ..kube.objects import quantity
@@ -61,9 +63,10 @@ def make_room(run: Run, timeout: float) -> list[str]:
         _require_health(seen, run.name, changes)
         run.require_lock()
         try:
-            changes.append(_carry_out(run, client, step, seen))
+            told = _carry_out(run, client, step, seen)
         except EtcdError as error:
             raise ProblemsError(_failure(step, run.name, str(error)), _so_far(changes)) from None
+        changes += [told] if told else []
         compacted = compacted or step.kind == COMPACT
         if step.kind == DEFRAGMENT:
             done.append(step.member)
@@ -78,11 +81,18 @@ def _look(run: Run, client: EtcdClient) -> list[Seen]:
 
 
 def _carry_out(run: Run, client: EtcdClient, step: Step, seen: list[Seen]) -> str:
+    """Do one step; returns the change, empty if there was nothing to do. Raises EtcdError."""
     where = next(each.status.url for each in seen if each.name == step.member)
     member = client.at(where)
     if step.kind == COMPACT:
         run.say(f"compacting etcd to revision {step.revision}")
-        member.compact(step.revision)
+        try:
+            member.compact(step.revision)
+        except EtcdError as error:
+            # A full etcd takes no writes, so its revision is still that of the run before.
+            if etcd_requests.is_compacted_already(error.code, str(error)):
+                return ""
+            raise
         return f"compacted Etcd {run.name}"
     if step.kind == DEFRAGMENT:
         run.say(f"defragmenting etcd member {step.member}")

@@ -31,3 +31,25 @@ def test_the_member_leads_that_names_itself_as_the_leader(
 ) -> None:
     found = status({"header": header, **({"leader": leader} if leader else {})}, monkeypatch)
     assert (found.leader, found.healthy) == (leads, healthy)
+
+
+NOSPACE, CORRUPT = "memberID:10276657743932975437 alarm:NOSPACE ", "memberID:9372538179322589801 alarm:CORRUPT "
+
+
+@pytest.mark.parametrize(
+    ("leader", "errors", "only_full"),
+    [
+        ("1", [NOSPACE], True),
+        ("1", [NOSPACE, NOSPACE], True),
+        ("1", [], False),
+        ("1", [NOSPACE, CORRUPT], False),
+        ("1", [NOSPACE, "etcdserver: no leader"], False),
+        ("0", [NOSPACE], False),
+    ],
+)
+def test_a_lack_of_space_is_told_from_what_else_is_wrong(
+    leader: str, errors: list[str], only_full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = status({"header": {"member_id": "1"}, "leader": leader, "errors": errors}, monkeypatch)
+    assert found.only_full is only_full
+    assert found.healthy is (leader != "0" and not errors)

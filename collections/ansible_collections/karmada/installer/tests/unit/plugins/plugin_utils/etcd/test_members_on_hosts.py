@@ -393,6 +393,57 @@ def test_no_member_is_restarted_while_another_one_is_not_healthy(installed: Inst
     assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_AT_RISK
 
 
+def test_a_full_etcd_gets_its_larger_quota(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, answer = installed(3), HostsOfEtcd._answer
+
+    def full(self: HostsOfEtcd, run: Run, name: str) -> dict[str, Any]:
+        found = answer(self, run, name)
+        return {**found, "status": {**found["status"], "errors": ["memberID:1 alarm:NOSPACE "]}}
+
+    monkeypatch.setattr(HostsOfEtcd, "_answer", full)
+    world.etcd.choose_leader("cp1")
+    assert restarted(world, names(1, 2, 3)) == ["restarted cp2", "restarted cp3", "led cp1", "restarted cp1"]
+
+
+def test_one_that_answers_late_is_not_restarted_where_a_majority_needs_it(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 30.0)
+    world, clock = installed(3), [1000.0]
+    monkeypatch.setattr(members_on_hosts.time, "monotonic", lambda: clock[0])
+    run = world.run(hosts(names(1, 2, 3)))
+
+    def turn(late: str = "") -> members_on_hosts.Turn:
+        """Turn where cp1, which has the new settings, is down, and another one may answer late."""
+        world.ask(run)
+        for name in filter(None, ("cp1", late)):
+            run.handover.note(name, etcd={"message": "it does not answer", "data": True})
+        return members_on_hosts.decide_restart(run, 300.0, names(2, 3))
+
+    assert turn("cp2") == members_on_hosts.LOOK_AGAIN
+    clock[0] += 29.0
+    assert turn("cp2") == members_on_hosts.LOOK_AGAIN
+    # It answers, so its silence begins anew; while cp1 is down none that works goes.
+    assert turn() == members_on_hosts.LOOK_AGAIN
+    clock[0] += 29.0
+    assert turn("cp2") == members_on_hosts.LOOK_AGAIN
+    clock[0] += 30.0
+    assert turn("cp2").plain == {"step": "restarted", "host": "cp2", "member": "cp2", "identity": "", "wait": True}
+
+
+def test_without_a_majority_one_that_does_not_answer_is_restarted_at_once(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 30.0)
+    world = installed(3)
+    world.etcd.cut("cp2")
+    world.etcd.cut("cp3")
+    run = world.run(hosts(names(1, 2, 3)))
+    world.ask(run)
+    turn = members_on_hosts.decide_restart(run, 60.0, names(1, 2, 3))
+    assert (turn.step, turn.member, turn.wait) == ("restarted", "cp2", False)
+
+
 def test_one_that_does_not_answer_is_restarted_first(installed: Installed) -> None:
     world = installed(3)
     world.etcd.cut("cp3")

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import UNAVAILABLE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members, members_seen, patience, rollout
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EtcdError
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
@@ -32,6 +33,8 @@ class RevisedPods(PodsOfEtcd):
 
     revision = "a"
     broken = ""
+    #: what etcd says of a lack of space
+    alarm = ""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,6 +66,13 @@ class TellingClient(FakeEtcdClient):
 
     def at(self, url: str) -> TellingClient:
         return TellingClient(self.world, list(self.urls), url)
+
+    def _status(self, url: str) -> EndpointStatus:
+        found = super()._status(url)
+        assert isinstance(self.world, RevisedPods)
+        if not self.world.alarm or not found.healthy:
+            return found
+        return replace(found, healthy=False, message=self.world.alarm, alarms=("NOSPACE",), only_full=True)
 
     def move_leader(self, identity: str) -> None:
         super().move_leader(identity)
@@ -111,6 +121,22 @@ def test_followers_go_first_and_the_leader_after_it_has_handed_over(world: Revis
     ]  # fmt: skip
     assert [each.ref.name for each in changes] == ["prod-etcd-0", "prod-etcd-2", "prod-etcd-1"]
     assert rollout.replace_outdated(a_run(world), 60) == []
+
+
+def test_a_full_etcd_gets_its_larger_quota(world: RevisedPods) -> None:
+    world.alarm = "memberID:1 alarm:NOSPACE "
+    rollout.replace_outdated(a_run(world), 60)
+    assert world.happened == [
+        "replace prod-etcd-0", "replace prod-etcd-2", "prod-etcd-0 leads", "replace prod-etcd-1",
+    ]  # fmt: skip
+
+
+def test_a_full_etcd_with_a_member_away_stays_as_it_is(world: RevisedPods) -> None:
+    world.alarm = "memberID:1 alarm:NOSPACE "
+    world.etcd.cut("prod-etcd-2")
+    with pytest.raises(ProblemsError, match="prod-etcd-2 is not healthy"):
+        rollout.replace_outdated(a_run(world), 60)
+    assert world.happened == []
 
 
 def test_clients_come_back_to_a_member_before_the_next_one_goes(

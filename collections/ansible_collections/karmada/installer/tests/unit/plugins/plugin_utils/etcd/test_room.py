@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import OUT_OF_RANGE
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access, room
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -25,6 +26,8 @@ class FakeEtcd:
     #: what happens to a member when it is defragmented, instead of success
     breaks: str = ""
     url: str = ""
+    #: revisions that were compacted to
+    compacted: list[int] = field(default_factory=list)
 
     def at(self, url: str) -> FakeEtcd:
         return replace(self, url=url)
@@ -37,6 +40,11 @@ class FakeEtcd:
 
     def compact(self, revision: int) -> None:
         self.asked.append(f"compact {revision}")
+        newest = max(each.revision for each in self.members_by_url.values())
+        if revision in self.compacted or revision > newest:
+            why = "has been compacted" if revision in self.compacted else "is a future revision"
+            raise EtcdError(Cause.WRONG, f"it answers: mvcc: required revision {why}", OUT_OF_RANGE)
+        self.compacted.append(revision)
 
     def defragment(self) -> None:
         self.asked.append(f"defragment {self.url}")
@@ -120,6 +128,31 @@ def test_a_full_etcd_that_stays_full_is_told(run: Run, monkeypatch: pytest.Monke
         made(run, client, monkeypatch)
     assert "defragmented EtcdMember m0" in str(caught.value)
     assert not any(each.startswith("disarm") for each in client.asked)
+
+
+def test_one_that_was_full_takes_writes_again_with_a_larger_quota(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = etcd(500, 499, alarms=("NOSPACE",), healthy=False, message="alarm:NOSPACE")
+    with pytest.raises(ProblemsError, match="full of what is in use"):
+        made(run, client, monkeypatch)
+    # Nobody has written since, so its revision is the one that was compacted to.
+    for url, each in client.members_by_url.items():
+        client.members_by_url[url] = replace(each, db_quota=1000 * MIB)
+    assert made(run, client, monkeypatch) == [
+        "defragmented EtcdMember m1",
+        "defragmented EtcdMember m2",
+        "defragmented EtcdMember m0",
+        "disarmed Etcd prod",
+    ]
+    assert client.asked.count("compact 100") == 2
+
+
+def test_another_refusal_of_a_compaction_ends_the_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = etcd(400, 100)
+    compact = FakeEtcd.compact
+    monkeypatch.setattr(FakeEtcd, "compact", lambda each, revision: compact(each, revision + 1))
+    with pytest.raises(ProblemsError, match=r"m0 does not compact: .* required revision is a future revision"):
+        made(run, client, monkeypatch)
+    assert client.asked == ["compact 101"]
 
 
 def test_it_stops_at_the_first_member_that_is_not_well_afterwards(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
