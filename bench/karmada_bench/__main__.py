@@ -234,7 +234,7 @@ class Benchmark:
         return f"round-{self._round}-{operator.side}-{step}"
 
     def _measured_before(self, side: Side, case: str) -> float:
-        """What was measured of this case in this round."""
+        """Figure of this case that was measured in this round."""
         key = (self._round, side, case)
         found = [each for each in self.measurements if (each["round"], each["side"], each["case"]) == key]
         return float(found[-1]["value"])

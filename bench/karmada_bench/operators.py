@@ -82,7 +82,7 @@ class Operator(ABC):
         return self.kubectl(name, *self._of_object("delete"), "--timeout=600s")
 
     def left(self, name: str) -> list[str]:
-        """What is left of the control plane, when its object is gone."""
+        """Names of objects of the control plane that are left when its object is gone."""
         kinds = "deployments,statefulsets,services,secrets,configmaps,persistentvolumeclaims"
         done = self.kubectl(name, "get", kinds, f"--namespace={NAMESPACE}", "--output=name")
         return [each for each in done.output.split() if each != "configmap/kube-root-ca.crt"]
@@ -195,4 +195,4 @@ class KarmadasOperator(Operator):
             self.kubectl(f"{name}-{each}-runs", "rollout", "status", f"deployment/{each}", *where)
 
     def _take_down(self, name: str) -> None:
-        """Its namespace takes it along."""
+        """Do nothing: the namespace takes it along."""

@@ -70,7 +70,7 @@ def _elsewhere(obj: Object) -> str:
 
 
 def _host_cluster(obj: Object) -> HostCluster:
-    """Where the workloads of a control plane are, with a namespace if that is not the object's."""
+    """Cluster with the workloads of a control plane, and their namespace if that is not the object's."""
     spec = obj.get("spec") or {}
     host = spec.get("hostCluster") or {}
     if spec.get("mode") == "Binary":
