@@ -21,7 +21,8 @@ class ActionModule(KarmadaAction):
     """Compact, defragment and disarm where that is due; for members on hosts, decide it only."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "choices": ["done", "decided", "concluded"], "default": "done"},
+        "state": {"type": "str", "choices": ["done", "decided", "next", "concluded"], "default": "done"},
+        "left": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 300},
     }
 
@@ -32,6 +33,9 @@ class ActionModule(KarmadaAction):
         if arguments["state"] == "done":
             changes = room.make_room(run, arguments["timeout"]) if in_pods else []
             return {"changed": bool(changes), "changes": changes}
+        if arguments["state"] == "next":
+            member = maintenance.first(on_hosts.seen(run), arguments["left"])
+            return {"changed": False, "member": member, "left": [each for each in arguments["left"] if each != member]}
         return {"changed": False, **(_concluded(run) if arguments["state"] == "concluded" else _decided(run))}
 
 

@@ -25,10 +25,16 @@ options:
     description:
       - V(done) does what is due, for members in pods. Members on hosts are left alone.
       - V(decided) says what is due for members on hosts, by what M(karmada.installer.etcd_member) was told.
+      - V(next) says which of the members in O(left) is to be defragmented next. The leader is the last.
       - V(concluded) says whose alarm is to be cleared, and fails if etcd is full of what is in use.
     type: str
-    choices: [done, decided, concluded]
+    choices: [done, decided, next, concluded]
     default: done
+  left:
+    description: Names of the members that V(next) is about.
+    type: list
+    elements: str
+    default: []
   timeout:
     description: Seconds for each member to be healthy again.
     type: int
@@ -76,6 +82,17 @@ revision:
   returned: with the state decided
   type: int
   sample: 4711
+member:
+  description: The member to defragment next; empty if none is left.
+  returned: with the state next
+  type: str
+  sample: host2
+left:
+  description: Those that come after it.
+  returned: with the state next
+  type: list
+  elements: str
+  sample: [host3, host1]
 identities:
   description: IDs of the members whose alarm is to be cleared.
   returned: with the state concluded

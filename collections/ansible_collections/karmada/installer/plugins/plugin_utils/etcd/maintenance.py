@@ -80,6 +80,11 @@ def order(seen: Sequence[Seen], limits: Limits) -> list[str]:
     return [each.name for each in _leader_last(seen) if full or is_due(each, limits)]
 
 
+def first(seen: Sequence[Seen], names: Collection[str]) -> str:
+    """Name of the member among these that is to be defragmented first; empty if there is none."""
+    return next((each.name for each in _leader_last(seen) if each.name in names), "")
+
+
 def refusal(seen: Sequence[Seen], name: str) -> Problem | None:
     """Reason why no member may be touched now; None if all are well, a lack of space apart."""
     found = assess(seen)

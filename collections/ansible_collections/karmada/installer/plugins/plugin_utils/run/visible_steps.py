@@ -44,7 +44,7 @@ PLUMBING = frozenset(
             "restore_on_host seen",
             "restore_on_host counted",
         ),
-        *("etcd_maintenance decided", "etcd_maintenance concluded"),
+        *("etcd_maintenance decided", "etcd_maintenance next", "etcd_maintenance concluded"),
         "etcd_members next_restart",
     }
 )

@@ -64,6 +64,13 @@ def test_the_leader_comes_last() -> None:
     assert steps == [Step(DEFRAGMENT, "m1"), Step(DEFRAGMENT, "m2"), Step(DEFRAGMENT, "m0"), None]
 
 
+def test_one_that_has_come_to_lead_meanwhile_is_the_last() -> None:
+    seen = [member(0, leader=False), member(1), member(2, leader=True)]
+    assert maintenance.first(seen, ["m2", "m0"]) == "m0"
+    assert maintenance.first(seen, ["m2"]) == "m2"
+    assert maintenance.first(seen, []) == ""
+
+
 def test_only_members_that_are_due_are_defragmented() -> None:
     assert maintenance.order([member(0, 90, 10), member(1), member(2, 400, 390)], LIMITS) == ["m1"]
 
