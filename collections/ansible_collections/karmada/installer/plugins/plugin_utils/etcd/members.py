@@ -25,8 +25,7 @@ from . import clients, nodes, patience
 from . import plan_types as steps
 from .client import EtcdClient, EtcdError
 from .members_seen import Look, are_ours, look
-from .members_wanted import ids_of
-from .plan import next_step
+from .plan import ids_of, next_step
 
 #: Has pods that do not work start with the settings of now; see ``rollout.renew_broken``.
 Renew = Callable[[Run, float], list[Change]]

@@ -15,7 +15,7 @@ from ..run.run import Run
 from . import nodes, patience
 from . import plan_types as steps
 from .members_seen import are_ours, look
-from .plan import next_step
+from .plan import ids_of, next_step
 
 
 def begin(run: Run) -> None:
@@ -98,9 +98,3 @@ def _settled_step(run: Run, wanted: Sequence[str], replace_names: Collection[str
         if not may_settle or time.monotonic() - began >= min(patience.SETTLE_SECONDS, patience.SETTLE_SECONDS_BEFORE):
             return step
         time.sleep(patience.LOOK_SECONDS)
-
-
-def ids_of(seen: steps.Seen, names: Collection[str]) -> frozenset[str]:
-    """IDs of the members of these names that have a vote. A learner has none yet, so its ID is left out."""
-    learners = {each.id for each in seen.members or () if each.learner}
-    return frozenset(each.id for each in seen.known if each.name in names and each.id and each.id not in learners)

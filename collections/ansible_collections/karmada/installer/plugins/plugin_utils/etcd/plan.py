@@ -51,6 +51,15 @@ def next_step(seen: Seen, wanted: Sequence[str], replace: Collection[str] = ()) 
     return _Plan(seen, seen.members, tuple(wanted), frozenset(replace)).step()
 
 
+def ids_of(seen: Seen, names: Collection[str]) -> frozenset[str]:
+    """IDs of the members of these names. One that comes is left out, unless it has started and answers no more.
+
+    etcd cannot start one again that has lost its log ("tocommit is out of range"), and nothing proves that it has.
+    """
+    coming = {each.id for each in seen.members or () if each.learner and (each.healthy or not each.name)}
+    return frozenset(each.id for each in seen.known if each.name in names and each.id and each.id not in coming)
+
+
 class _Plan:
     def __init__(
         self, seen: Seen, members: tuple[Member, ...], wanted: tuple[str, ...], replace: frozenset[str]
@@ -137,8 +146,9 @@ class _Plan:
 
     def _learn(self, known: Known, learner: Member) -> Step:
         """Step for a member that has no vote yet."""
-        if known.name not in self.wanted or known.lost:
-            return Leave(known.name, known.lost)
+        asked = "you asked for it to be replaced" if known.id in self.replace else ""
+        if known.name not in self.wanted or known.lost or asked:
+            return Leave(known.name, known.lost or asked)
         if not learner.name:
             return Start(known.name, known.id)
         reason = self._reason_without_vote(known.name, learner)

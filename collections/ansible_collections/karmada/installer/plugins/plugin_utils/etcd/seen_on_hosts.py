@@ -19,6 +19,7 @@ from . import on_hosts
 from . import plan_types as steps
 from .client import EndpointStatus
 from .health import Seen as Answer
+from .plan import ids_of
 
 
 def are_ours(run: Run) -> bool:
@@ -165,7 +166,5 @@ def _moved(seen: steps.Seen) -> list[str]:
 
 
 def ids_to_replace(seen: steps.Seen, names: Collection[str]) -> frozenset[str]:
-    """IDs of the members with a vote of these names, and of those that have moved."""
-    learners = {each.id for each in seen.members or () if each.learner}
-    chosen = {*names, *_moved(seen)}
-    return frozenset(each.id for each in seen.known if each.name in chosen and each.id and each.id not in learners)
+    """IDs of the members of these names, and of those that have moved, as far as they may be replaced."""
+    return ids_of(seen, {*names, *_moved(seen)})

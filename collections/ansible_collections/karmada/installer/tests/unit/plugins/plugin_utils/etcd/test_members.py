@@ -307,6 +307,28 @@ def test_a_change_whose_answer_is_lost_is_on_record_as_any_other(
     assert lost
 
 
+def test_one_that_has_lost_its_data_before_its_vote_is_replaced_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing proves it, and etcd cannot start it again; what comes in its place has another ID."""
+    world = installed(3)
+    with monkeypatch.context() as killed:
+
+        def before_its_vote(_client: FakeEtcdClient, _identity: str) -> Members:
+            raise Killed
+
+        killed.setattr(FakeEtcdClient, "promote", before_its_vote)
+        with pytest.raises(Killed):
+            brought_to(world, 5)
+    world.lose_volume("prod-etcd-3")
+    stuck = {each.name: each.id for each in world.etcd.members.values()}["prod-etcd-3"]
+    with pytest.raises(ProblemsError, match="member prod-etcd-3 does not answer"):
+        brought_to(world, 5)
+    brought_to(world, 5, ["prod-etcd-3"])
+    assert_is_well(world, 5)
+    assert stuck not in world.etcd.members
+
+
 def test_one_that_works_is_not_replaced_while_another_one_is_ill() -> None:
     world = installed(5)
     before = set(world.etcd.members)
