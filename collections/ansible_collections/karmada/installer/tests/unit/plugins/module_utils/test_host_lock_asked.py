@@ -230,7 +230,7 @@ def test_who_waits_for_units_renews_the_lock_and_ends_when_it_is_lost(
             host_lock.take(host, "prod", BEN, dead=ANNA)
         return "not yet"
 
-    monkeypatch.setattr(host_tree.host_tree, "_unhealthy", unhealthy)
+    monkeypatch.setattr(host_tree.host_tree, "reason_unhealthy", unhealthy)
     monkeypatch.setattr(host_tree.host_tree.time, "sleep", lambda _seconds: None)
     wanted = {**tree(url="http://127.0.0.1:1/readyz"), "held": []}
     with pytest.raises(LockedError, match=f"{BEN} has it"):

@@ -31,7 +31,7 @@ from ansible_collections.karmada.installer.tests.unit.support.fake_cluster impor
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import SYSTEM, host
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
 
-HERE, THERE = "id-1", "id-2"
+HERE, THERE = "id-1", "00000000-0000-0000-0000-000000000002"
 
 
 @pytest.fixture(autouse=True)

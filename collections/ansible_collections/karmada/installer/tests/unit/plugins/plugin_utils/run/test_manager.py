@@ -20,7 +20,7 @@ from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts impo
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
 from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
 
-CLUSTER = "cluster-a"
+CLUSTER, OTHER = "00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b"
 FIRST = Manager("team-a", "prod", "uid-a", CLUSTER)
 
 
@@ -86,7 +86,7 @@ def test_nobody_asks_where_no_object_is_on_record() -> None:
 
 @pytest.mark.parametrize("why", ["another cluster", "may not read", "no answer"])
 def test_where_the_object_cannot_be_seen_its_uid_has_to_be_named(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = host_cluster(uid="cluster-b" if why == "another cluster" else CLUSTER)
+    host = host_cluster(uid=OTHER if why == "another cluster" else CLUSTER)
     run = a_run(host)
     assert run.stored_state
     if why == "may not read":
@@ -119,7 +119,7 @@ def test_of_two_objects_for_one_instance_the_second_is_refused_even_if_the_first
 def test_an_object_that_was_made_again_goes_on_unless_the_former_is_of_another_cluster() -> None:
     again = replace(FIRST, uid="uid-again")
     assert judged(a_run(host_cluster(an_object(again)), again)) == manager.Verdict(again)
-    elsewhere = host_cluster(an_object(again), uid="cluster-b")
+    elsewhere = host_cluster(an_object(again), uid=OTHER)
     (problem,) = judged(a_run(elsewhere, again)).problems
     assert "is another cluster" in problem.what
 
