@@ -297,7 +297,7 @@ def test_the_namespace_of_others_and_annotations_that_mean_nothing_start_no_run(
     hostile = HOSTILE.format(mark=place.here / "executed")
     prefix = "installer.karmada.io/"
     bad = {
-        "other": ({"hostCluster": {"namespace": "of-others"}}, {}, "of-others"),
+        "elsewhere": ({"hostCluster": {"namespace": "of-others"}}, {}, "of-others"),
         "hostile": ({}, {f"{prefix}abandon-members": hostile}, "abandon-members"),
         "lines": ({}, {f"{prefix}run-now": "a\n- b"}, "run-now"),
         "long": ({}, {f"{prefix}confirm-leave": "m," * 100_000}, "confirm-leave"),
