@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import (
+    FAILED_PRECONDITION,
     NOT_FOUND,
     UNAVAILABLE,
     Member,
@@ -220,6 +221,8 @@ class FakeEtcdClient:
 
     def promote(self, identity: str) -> Members:
         self.world.moment()
+        if not self.world.etcd.members[identity].learner:
+            raise EtcdError(Cause.WRONG, "it answers: can only promote a learner member", FAILED_PRECONDITION)
         try:
             self.world.etcd.do(steps.Promote("", identity))
         except EtcdRefusalError as error:
