@@ -39,7 +39,7 @@ class ActionModule(KarmadaAction):
             members_wanted.begin(run)
         elif state == "clients_followed":
             # Those on hosts have followed host after host.
-            changes = clients.follow(run, timeout) if run.place.in_pods else []
+            changes = clients.follow(run, timeout)
             members_on_hosts.clients_have_followed(run)
             return changed_result(changes)
         elif state == "next_restart":

@@ -91,6 +91,8 @@ holder:
   type: str
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_member, host_module
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
@@ -115,7 +117,7 @@ def main() -> None:
     module.exit_json(**found)
 
 
-def _perform(system: System, wanted: dict, check: bool) -> dict:
+def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, Any]:
     with host_module.working(system, wanted, check):
         post = etcd_member.poster(system, wanted["url"], wanted["folder"])
         if check:

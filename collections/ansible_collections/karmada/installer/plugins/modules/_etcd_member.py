@@ -65,6 +65,8 @@ answer:
   type: dict
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_member, host_module
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
@@ -87,7 +89,7 @@ def main() -> None:
     module.exit_json(changed=False, answer=answer)
 
 
-def _answer(system: System, wanted: dict) -> dict:
+def _answer(system: System, wanted: dict[str, Any]) -> dict[str, Any]:
     if wanted["state"] == "hashed":
         return etcd_member.hash_at(etcd_member.poster(system, wanted["url"], wanted["folder"]), wanted["revision"])
     return etcd_member.answered(system, wanted["url"], wanted["folder"], wanted["data"])

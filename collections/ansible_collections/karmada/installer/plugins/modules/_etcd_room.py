@@ -76,6 +76,8 @@ holder:
   type: str
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_member, etcd_requests, host_module
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
@@ -101,7 +103,7 @@ def main() -> None:
     module.exit_json(changed=changed)
 
 
-def _perform(system: System, wanted: dict, check: bool) -> bool:
+def _perform(system: System, wanted: dict[str, Any], check: bool) -> bool:
     with host_module.working(system, wanted, check):
         post = etcd_member.poster(system, wanted["url"], wanted["folder"])
         if check:

@@ -81,6 +81,8 @@ holder:
   type: str
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import host_module, host_snapshot
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
@@ -105,7 +107,7 @@ def main() -> None:
     module.exit_json(changed=False, **result)
 
 
-def _perform(system: System, wanted: dict, check: bool) -> dict:
+def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, Any]:
     name = wanted["name"]
     if check:
         return {}

@@ -25,6 +25,8 @@ def follow(run: Run, timeout: float) -> list[Change]:
         for each in pod_components(run.spec)
         if any(call.component == ETCD.name for call in each.calls) and each is not ETCD
     ]
+    if not names:
+        return []
     there = [name for name in names if run.host_cluster.get(*run.workload(name))]
     run.say("etcd: its clients connect to the members that stay")
     changes = run.apply_to_host_cluster("have etcd's clients follow", lambda: run.workloads(there))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Health of etcd as a whole: what its members answered, put side by side, and in words what does not fit. No I/O.
 
-A list of members is not health. etcd is healthy if every member answers, all are of one cluster and know each other,
-none raises an alarm, none lags behind, and all have the same content at one revision.
+A list of members is not health. etcd is healthy if every member answers, all are of one cluster and list the same
+members, none raises an alarm, none lags behind, and all have the same content at one revision.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests im
 
 from ..problems import Problem, Reason, Severity, number_of
 from .client import EndpointStatus
+from .lists import REMEDY, difference
 
 #: Entries of the log that a member may be behind the leader and still count as up to date.
 FAR_BEHIND = 1_000
@@ -90,6 +91,7 @@ def assess(seen: Sequence[Seen], *, asked_in_place: bool = True, works: int | No
     behind = _behind(answered)
     wrong = [
         *_of_clusters(answered),
+        *_of_lists(answered),
         *_of_majority(seen),
         *_of_strangers(seen, answered),
         *_of_contents(answered),
@@ -142,6 +144,24 @@ def _of_clusters(answered: Sequence[Seen]) -> Iterable[_Finding]:
         )
 
 
+def lists_differ(seen: Iterable[Seen]) -> str:
+    """Difference of the lists that healthy members of one cluster give, in words; empty if there is none."""
+    able = [each for each in seen if each.known and each.answers and (each.status.healthy or each.status.alarms)]
+    names = {member.id: member.name for each in able if each.known for member in each.known.members}
+    clusters: dict[str, dict[str, list[str]]] = {}
+    for each in able:
+        listed = [member.id for member in each.known.members] if each.known else []
+        clusters.setdefault(each.status.cluster_id, {})[each.name] = listed
+    return next(filter(None, (difference(lists, names) for _, lists in sorted(clusters.items()))), "")
+
+
+def _of_lists(answered: Sequence[Seen]) -> Iterable[_Finding]:
+    """Members of one cluster that go on without each other."""
+    if told := lists_differ(answered):
+        problem = Problem(told, "etcd", REMEDY, reason=Reason.ETCD_MEMBERS_DIFFER)
+        yield "MembersDiffer", problem
+
+
 def _of_majority(seen: Sequence[Seen]) -> Iterable[_Finding]:
     """The row of the procedure for a lost majority that applies here."""
     voters = _voters(seen)
@@ -190,7 +210,8 @@ def _of_strangers(seen: Sequence[Seen], answered: Sequence[Seen]) -> Iterable[_F
             yield _finding(
                 "UnknownMember",
                 f"{each.name} (ID {each.status.member_id}) answers, and others do not know it: {', '.join(ignorant)}",
-                "it was removed, or never added; stop it, and run karmada.installer.install",
+                "it was removed, or never added: stop it, and run karmada.installer.install. If instead somebody has "
+                "forced another one to go on alone (--force-new-cluster), stop the side whose data does not count",
             )
     told: set[str] = set()
     for one in answered:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from .client import EndpointStatus, EtcdClient, EtcdError
-from .health import Seen, common_revision
+from .health import Seen, common_revision, lists_differ
 
 #: Largest database whose content is hashed, in bytes. A member reads all of it for that, some 500 MB in a second, while
 #: it serves others; a report that people asked for may take that time, the end of another run may not.
@@ -29,7 +29,7 @@ def look(
 
     ``names`` and ``disks`` (whether the data of a member is there, asked only if one is silent) are by URL. Three
     requests to each member at most, each to all at once; one that knows no leader is not asked for the list, which it
-    could not give.
+    could not give. Lists that differ are asked for once more: a change of members may have come between two answers.
     """
     statuses = client.status()
     known_disks = disks() if any(each.cause for each in statuses) else {}
@@ -44,8 +44,12 @@ def look(
         found = _answer(lambda: one.hash_at(revision)) if answers else None
         return replace(seen[number], known=known, hash=found)
 
+    def asked_again(found: Seen) -> Seen:
+        return replace(found, known=_answer(client.at(found.status.url).members) if found.known else None)
+
     with ThreadPoolExecutor(max(1, len(seen))) as pool:
-        return list(pool.map(completed, range(len(seen))))
+        found = list(pool.map(completed, range(len(seen))))
+        return list(pool.map(asked_again, found)) if lists_differ(found) else found
 
 
 def revision_to_hash(statuses: Sequence[EndpointStatus], hashed_bytes: int) -> int:

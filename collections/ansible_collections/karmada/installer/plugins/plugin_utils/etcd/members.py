@@ -93,6 +93,7 @@ class _Change:
     renew: Renew
     changes: list[Change] = field(default_factory=list)
     started: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
     renewed: bool = False
 
     def made(self) -> list[Change]:
@@ -102,8 +103,9 @@ class _Change:
             self.changes += self._apply_etcd("have the members of etcd start with their data only", "StatefulSet")
         replace_ids: frozenset[str] | None = None
         began, progress = time.monotonic(), self._progress()
+        step: steps.Step | steps.Refusal | None = None
         while True:
-            self.look = look(self.run)
+            before, self.look = step, look(self.run)
             self._note_unnoticed_votes()
             replace_ids = ids_of(self.look.seen, self.replace_names) if replace_ids is None else replace_ids
             step = next_step(self.look.seen, wanted, replace_ids)
@@ -113,7 +115,7 @@ class _Change:
                 self.renewed = True
                 self.changes += self.renew(self.run, self.timeout)
             if isinstance(step, steps.Refusal):
-                patience.require_patience(step, time.monotonic() - began)
+                patience.require_patience(step, time.monotonic() - began, again=step == before)
                 reason = step.what
             else:
                 reason = self._do(step)
@@ -204,7 +206,10 @@ class _Change:
         if nodes.lost(self.run.state.etcd, name):
             # The node that it was decided on for was given up since.
             self._decide(name)
-        self.run.say(f"etcd: adding {name}")
+        if name not in self.told:
+            # etcd refuses the next change for some seconds after a vote, and is asked again.
+            self.told.add(name)
+            self.run.say(f"etcd: adding {name}")
         with self.run.writing(f"add a member {name} to etcd"):
             answer = self.look.client.add_learner(self.look.seen.peer_urls[name])
             self._added(name, answer.added, answer)

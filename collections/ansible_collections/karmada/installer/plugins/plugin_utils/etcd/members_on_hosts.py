@@ -148,8 +148,9 @@ def _in_time(run: Run, turn: Turn, found: Look, step: steps.Step | steps.Refusal
     now = time.monotonic()
     waits = doing == before.get("doing")
     since, told_at = (before.get(key, now) if waits else now for key in ("since", "told"))
+    refused = step.what if isinstance(step, steps.Refusal) else ""
     if isinstance(step, steps.Refusal):
-        patience.require_patience(step, now - since)
+        patience.require_patience(step, now - since, again=refused == before.get("refused"))
     told = _waited_for(found, turn, step)
     if now - since > timeout:
         raise ProblemsError(
@@ -164,7 +165,7 @@ def _in_time(run: Run, turn: Turn, found: Look, step: steps.Step | steps.Refusal
     if now - told_at > TELL_SECONDS:
         run.say(f"etcd: {told}; {now - since:.0f} of {timeout:.0f} s")
         told_at = now
-    run.handover.etcd_step = {**before, "doing": doing, "since": since, "told": told_at}
+    run.handover.etcd_step = {**before, "doing": doing, "since": since, "told": told_at, "refused": refused}
     if turn == LOOK_AGAIN or waits:
         time.sleep(patience.LOOK_SECONDS)
     return turn
@@ -188,7 +189,7 @@ def decide_restart(run: Run, timeout: float, outdated: Collection[str]) -> Turn:
 
     One that does not answer is restarted first: otherwise settings that broke a member could not be mended. Where a
     majority may rest on its vote, it has to stay silent for a while. Raises ProblemsError if another one stays
-    unhealthy.
+    unhealthy, or if healthy ones list different members.
     """
     before = run.handover.etcd_step
     done = set(before.get("restarted", ()))
@@ -197,7 +198,9 @@ def decide_restart(run: Run, timeout: float, outdated: Collection[str]) -> Turn:
         return Turn()
     found = look(run)
     silent = [name for name in left if name in found.answers and found.answers[name].status.cause is not None]
-    step: Any = _restart_of_silent(run, found, silent[0]) if silent else _next_restart(run, found, left)
+    step: Any = steps.lists_differ(found.seen)
+    if step is None:
+        step = _restart_of_silent(run, found, silent[0]) if silent else _next_restart(run, found, left)
     match step:
         case Restart(name):
             # What was waited for until now is no part of the next wait.

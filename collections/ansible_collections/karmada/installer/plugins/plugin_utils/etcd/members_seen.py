@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
@@ -18,6 +19,7 @@ from ..run.run import Run
 from . import nodes
 from . import plan_types as steps
 from .client import EndpointStatus, EtcdClient, EtcdError
+from .lists import agreed
 
 
 def client(run: Run) -> EtcdClient:
@@ -59,7 +61,8 @@ def look(run: Run) -> Look:
     """Members as etcd lists them, as each answers, and as their pods are."""
     etcd, asked = run.state.etcd, client(run)
     found = asked.status() if asked.urls else []
-    listed = _listed(asked, found)
+    lists = _lists(asked, found)
+    listed = agreed(list(lists.values()))
     status = {each.member_id: each for each in found if each.member_id}
     labels = run.instance.pod_selector(ETCD.name)
     pods = {each["metadata"]["name"]: each for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=labels)}
@@ -74,19 +77,29 @@ def look(run: Run) -> Look:
         peer_urls={name: cluster_layout.etcd_pod(run.instance, name).peer_url for name in every},
         clients=_clients(run),
         answering=frozenset(name for name, each in zip(names, found, strict=True) if each.cause is None),
+        lists={
+            name: frozenset(member.id for member in lists[each.url].members)
+            for name, each in zip(names, found, strict=True)
+            if each.url in lists
+        },
     )
     return Look(seen, asked, pods, volumes, status, names)
 
 
-def _listed(asked: EtcdClient, found: Sequence[EndpointStatus]) -> etcd_requests.Members | None:
-    """Members as a majority knows them; None if there is none."""
-    for each in found:
-        if each.healthy or each.alarms:
-            try:
-                return asked.at(each.url).members()
-            except EtcdError:
-                continue
-    return None
+def _lists(asked: EtcdClient, found: Sequence[EndpointStatus]) -> dict[str, etcd_requests.Members]:
+    """Members as each healthy one lists them, by its URL; nobody lists any without a majority."""
+
+    def listed(url: str) -> etcd_requests.Members | None:
+        try:
+            return asked.at(url).members()
+        except EtcdError:
+            return None
+
+    # A learner does not answer a linearizable read.
+    able = [each.url for each in found if (each.healthy or each.alarms) and not each.learner]
+    with ThreadPoolExecutor(max(1, len(able))) as pool:
+        answers = zip(able, pool.map(listed, able), strict=True)
+        return {url: members for url, members in answers if members is not None}
 
 
 def _member(listed: etcd_requests.Member, status: EndpointStatus | None) -> steps.Member:

@@ -89,11 +89,15 @@ def unknown_names(known: Sequence[str], replace_names: Collection[str]) -> list[
 
 
 def _settled_step(run: Run, wanted: Sequence[str], replace_names: Collection[str]) -> steps.Step | steps.Refusal | None:
-    """First step. One late answer is no reason to refuse what is asked."""
+    """First step. One late answer is no reason to refuse what is asked, nor is a change between two answers."""
     began = time.monotonic()
+    step: steps.Step | steps.Refusal | None = None
     while True:
-        seen = look(run).seen
+        before, seen = step, look(run).seen
         step = next_step(seen, wanted, ids_of(seen, replace_names))
+        if isinstance(step, steps.Refusal) and step.twice and step != before:
+            time.sleep(patience.LOOK_SECONDS)
+            continue
         may_settle = isinstance(step, steps.Refusal) and step.reason is Reason.ETCD_MAJORITY_AT_RISK
         if not may_settle or time.monotonic() - began >= min(patience.SETTLE_SECONDS, patience.SETTLE_SECONDS_BEFORE):
             return step

@@ -15,7 +15,12 @@ SETTLE_SECONDS = 30.0
 SETTLE_SECONDS_BEFORE = 5.0
 
 
-def require_patience(refusal: Refusal, seconds: float) -> None:
-    """Raise the refusal as ProblemsError, unless it is of a health that may only have to settle."""
-    if refusal.reason is not Reason.ETCD_MAJORITY_AT_RISK or seconds >= SETTLE_SECONDS:
+def require_patience(refusal: Refusal, seconds: float, *, again: bool) -> None:
+    """Raise the refusal as ProblemsError, unless it may pass.
+
+    A health may only have to settle, for which it has had ``seconds``; of answers that were given one after the other
+    the look before has to have said the same (``again``).
+    """
+    settles = refusal.reason is Reason.ETCD_MAJORITY_AT_RISK and seconds < SETTLE_SECONDS
+    if not settles and (again or not refusal.twice):
         raise ProblemsError(refusal.problem, consequence="etcd goes on with the members that it has")

@@ -6,6 +6,7 @@ by looking. The rules:
 
 * One change is in flight at a time. What was begun is finished, or taken back, before anything else begins.
 * What is meant goes on record before etcd is asked: so a member that somebody else added or removed is told from ours.
+* Healthy members list the same members, or nothing is changed.
 * A member comes as a learner and gets its vote once it has nearly all of the log.
 * No step leaves less than a majority of voters healthy. A member whose data is lost is removed before another is added;
   while any other member is not healthy, nothing is changed.
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ..problems import Reason
+from .lists import REMEDY
 from .plan_types import (
     Add,
     Adopt,
@@ -34,6 +36,7 @@ from .plan_types import (
     Step,
     Stop,
     Wait,
+    lists_differ,
 )
 
 #: Entries of the log that a learner may be short of when it gets its vote. etcd itself allows a tenth of the log, which
@@ -48,6 +51,8 @@ def next_step(seen: Seen, wanted: Sequence[str], replace: Collection[str] = ()) 
     """
     if seen.members is None:
         return _majority_lost(seen)
+    if refused := lists_differ(seen):
+        return refused
     return _Plan(seen, seen.members, tuple(wanted), frozenset(replace)).step()
 
 
@@ -103,6 +108,15 @@ class _Plan:
     def _removed_by_others(self) -> Refusal | None:
         """Member on record that etcd does not list any more, and that nobody has asked to replace."""
         for known in self._gone():
+            if known.name in self.seen.answering:
+                # One that was removed ends. This one waits for others, one of which goes on without it.
+                listing = ", ".join(self.seen.lists) or "another one"
+                return Refusal(
+                    Reason.ETCD_MEMBERS_DIFFER,
+                    f"{listing} does not list the member {known.name} (ID {known.id}), which answers all the same",
+                    "etcd",
+                    REMEDY,
+                )
             if known.id not in self.replace and known.name in self.wanted:
                 return Refusal(
                     Reason.ETCD_MEMBERS_DIFFER,
@@ -188,8 +202,10 @@ class _Plan:
                 continue
             # One that works is not given away while another is ill: the one after it could not come.
             ill = [each for each in self.voters if not each.healthy and each.id != member.id] if member.healthy else []
+            clients = self._clients_elsewhere(known.name, member)
+            left_alone = clients if isinstance(clients, Refusal) else None
             refused = self._ill(ill[0]) if ill else self._at_risk(known.name, member)
-            return refused or Leave(known.name, proof)
+            return refused or left_alone or Leave(known.name, proof)
         return None
 
     def _not_healthy(self) -> Refusal | None:
@@ -224,7 +240,7 @@ class _Plan:
         if not unwanted:
             return None
         if not self.seen.clients <= set(self.wanted):
-            return ClientsFollow(self.wanted)
+            return ClientsFollow()
         name = unwanted[-1]
         member = self.by_id[self.known[name].id]
         return self._at_risk(name, member) or (self._move_leader(name) if member.leader else None) or Leave(name)
@@ -240,16 +256,38 @@ class _Plan:
         best = max(stay, key=lambda each: (self.names[each.id] in self.wanted, each.index), default=None)
         return MoveLeader(name, self.names[best.id], best.id) if best else None
 
-    def _clients_elsewhere(self, name: str, member: Member) -> ClientsFollow | None:
-        """Step for clients that connect to a member which goes.
+    def _clients_elsewhere(self, name: str, member: Member) -> ClientsFollow | Refusal | None:
+        """Step for clients that connect to a member which goes; a refusal if those that stay could not serve them.
 
         One that still works answers those that it has ("raft: stopped") before its connections end, and such an answer
         is final. Of one that does not, nobody has an answer, and they use another one by themselves if they know it.
         """
-        others = tuple(self.names[each.id] for each in self.voters if each.healthy and self.names[each.id] != name)
+        others = {self.names[each.id] for each in self.voters if each.healthy} - {name}
         asked = member.healthy and name in self.seen.clients
-        knows_others = bool(self.seen.clients & set(others))
-        return ClientsFollow(others) if self.seen.clients and (asked or not knows_others) else None
+        knows_others = bool(self.seen.clients & others)
+        if not self.seen.clients or (knows_others and not asked):
+            return None
+        # Clients follow the document: whoever else works is not what they connect to.
+        stay = [each for each in self.seen.known if each.id and each.name in self.wanted and not each.leaving]
+        staying = [each for each in stay if each.name != name]
+        return ClientsFollow() if others & {each.name for each in staying} else self._clients_alone(name, staying)
+
+    def _clients_alone(self, name: str, staying: Sequence[Known]) -> Refusal:
+        """Refusal to remove a member, as none of those that stay could serve clients."""
+        silent = [f"{each.name}{self._why(each)}" for each in staying]
+        verbs = "stays and is" if len(silent) == 1 else "stay and are"
+        left = f"{', '.join(silent)}, which {verbs} not healthy" if silent else "no member that is there now"
+        return Refusal(
+            Reason.ETCD_MAJORITY_AT_RISK,
+            f"the member {name} is to go, and clients of etcd would be left with {left}",
+            f"etcd member {staying[0].name if staying else name}",
+            f"{'mend that first, or ' if silent else ''}have the document ask for the members of before again: clients "
+            "then connect to those that work",
+        )
+
+    def _why(self, known: Known) -> str:
+        message = self.by_id[known.id].message if known.id in self.by_id else ""
+        return f" ({message})" if message else ""
 
     def _majority_with(self, learner: Member) -> bool:
         healthy = sum(each.healthy for each in self.voters) + learner.healthy

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..problems import Problem, Reason
+from .lists import REMEDY, difference
 
 #: Field of the document that says how many members there are.
 MEMBERS_FIELD = "spec.components.etcd.local.replicas"
@@ -56,6 +57,8 @@ class Seen:
     clients: frozenset[str] = frozenset()
     #: Names of those that answer, whoever lists them; of use without a majority.
     answering: frozenset[str] = field(default_factory=frozenset)
+    #: Name of each healthy member that gave a list → IDs that it lists.
+    lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 class Step:
@@ -102,9 +105,7 @@ class Promote(Step):
 
 @dataclass(frozen=True)
 class ClientsFollow(Step):
-    """Have clients connect to these members only."""
-
-    names: tuple[str, ...]
+    """Have clients connect to the members that stay only: those on record that the document asks for."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,17 @@ class Refusal:
     what: str
     where: str
     remedy: str
+    #: Whether a change between two answers looks like it, so that it counts once the next look shows the same.
+    twice: bool = False
 
     @property
     def problem(self) -> Problem:
         """The refusal for people."""
         return Problem(self.what, self.where, self.remedy, reason=self.reason)
+
+
+def lists_differ(seen: Seen) -> Refusal | None:
+    """Refusal of every change where healthy members list different members."""
+    ids = {each.id: each.name for each in seen.known if each.id}
+    told = difference(seen.lists, {**{each.id: each.name for each in seen.members or ()}, **ids})
+    return Refusal(Reason.ETCD_MEMBERS_DIFFER, told, "etcd", REMEDY, twice=True) if told else None

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..problems import Reason
-from .plan_types import MoveLeader, Refusal, Seen
+from .plan_types import MoveLeader, Refusal, Seen, lists_differ
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ def next_restart(
             "etcd",
             "see the logs of its members, and mend them first",
         )
+    if refused := lists_differ(seen):
+        return refused
     by_id = {each.id: each for each in seen.members}
     known = {each.name: by_id[each.id] for each in seen.known if each.id in by_id}
     name_of = {member.id: name for name, member in known.items()}

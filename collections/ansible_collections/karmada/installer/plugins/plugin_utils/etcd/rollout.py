@@ -152,7 +152,9 @@ def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]
     Raises ProblemsError if one of them stays unhealthy by its own words.
     """
     pods, began = {pod["metadata"]["name"]: pod for pod in outdated}, time.monotonic()
+    refused: Refusal | None = None
     while True:
+        before = refused
         look = members_seen.look(run)
         step = next_restart(look.seen, pods, {each for each, status in look.status.items() if status.only_full})
         match step:
@@ -165,7 +167,7 @@ def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]
             case None:
                 return tuple(outdated[:1])
         if refused:
-            patience.require_patience(refused, time.monotonic() - began)
+            patience.require_patience(refused, time.monotonic() - began, again=refused == before)
             time.sleep(patience.LOOK_SECONDS)
 
 

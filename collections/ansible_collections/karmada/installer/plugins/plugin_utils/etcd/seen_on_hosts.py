@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from . import on_hosts
 from . import plan_types as steps
 from .client import EndpointStatus
 from .health import Seen as Answer
+from .lists import agreed
 from .plan import ids_of
 
 
@@ -78,7 +78,9 @@ def look(run: Run) -> Look:
     etcd = run.state.etcd
     places = hosts_of_members(run)
     answers = {name: on_hosts.answer(run, host) for name, host in places.items()}
-    listed = _listed(answers.values())
+    lists = {name: each.known for name, each in answers.items() if each.known and _is_able(each.status)}
+    agreement = agreed(list(lists.values()))
+    listed = agreement.members if agreement else None
     ids = {each.name: _identity(each, listed) for each in etcd.members}
     status = {
         identity: answers[name].status
@@ -96,6 +98,7 @@ def look(run: Run) -> Look:
         peer_urls={name: component_hosts.etcd_member(run.spec, host).peer_url for name, host in places.items()},
         clients=frozenset(each.name for each in etcd.members if each.has_vote and not each.unused),
         answering=frozenset(name for name in ids if name in answers and answers[name].status.cause is None),
+        lists={name: frozenset(member.id for member in each.members) for name, each in lists.items()},
     )
     return Look(seen, answers)
 
@@ -109,13 +112,9 @@ def hosts_of_members(run: Run) -> dict[str, Host]:
     return found
 
 
-def _listed(answers: Collection[Answer]) -> Sequence[Any] | None:
-    """Members as a majority knows them, by the list that most healthy members gave; None if there is none.
-
-    Each list is the result of a linearizable read, so those of members that tell the truth are equal.
-    """
-    lists = [each.known.members for each in answers if each.known and (each.status.healthy or each.status.alarms)]
-    return Counter(lists).most_common(1)[0][0] if lists else None
+def _is_able(status: EndpointStatus) -> bool:
+    """Return whether a member takes part in a majority, if a full one; others have no list to go by."""
+    return status.healthy or bool(status.alarms)
 
 
 def _identity(record: EtcdMemberState, listed: Sequence[Any] | None) -> str:

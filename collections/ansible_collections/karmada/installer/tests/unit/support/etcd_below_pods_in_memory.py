@@ -15,7 +15,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.members_on_
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Applied
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Facts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import Place, PodsAboveHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.in_pods import PodsAboveHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import Place
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memory import TIMEOUT, HostsOfEtcd
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster

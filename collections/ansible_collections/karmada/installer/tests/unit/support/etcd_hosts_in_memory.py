@@ -296,6 +296,14 @@ class HostsOfEtcd:
         self.lose_data(name)
 
 
+#: From a number of members to hosts with as many.
+Installed = Callable[[int], HostsOfEtcd]
+
+
+def installed_in(folder: Path) -> Installed:
+    return lambda count: HostsOfEtcd(folder, names(*range(1, count + 1)))
+
+
 def assert_is_well(world: HostsOfEtcd, wanted: Sequence[str]) -> None:
     """As many members as hosts, all with a vote and healthy; no ghost, no learner, nothing undecided on record."""
     etcd = world.etcd

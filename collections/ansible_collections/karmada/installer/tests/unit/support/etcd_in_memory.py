@@ -33,18 +33,22 @@ class Process:
 
 @dataclass
 class EtcdInMemory:
-    """Members by ID, processes by name, and the record that survives a killed run."""
+    """Members by ID, processes by name, and the record that survives a killed run.
+
+    ``wanted`` are the names of the members that the document asks for.
+    """
 
     members: dict[str, Member] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
     known: dict[str, Known] = field(default_factory=dict)
     clients: frozenset[str] = frozenset()
+    wanted: tuple[str, ...] = ()
     index: int = 5000
     serial: int = 0xA0
 
     @classmethod
     def of(cls, names: Sequence[str]) -> EtcdInMemory:
-        etcd = cls(clients=frozenset(names))
+        etcd = cls(clients=frozenset(names), wanted=tuple(names))
         for name in names:
             identity = etcd._new_id()
             etcd.members[identity] = Member(identity, name, url(name), index=etcd.index)
@@ -123,13 +127,17 @@ class EtcdInMemory:
             case steps.Stop(name):
                 del self.known[name]
                 self.processes.pop(name, None)
-            case steps.ClientsFollow(names):
-                self.clients = frozenset(names)
+            case steps.ClientsFollow():
+                self.clients = frozenset(self._staying())
             case steps.Wait():
                 self._time_passes()
             case _:
                 return False
         return True
+
+    def _staying(self) -> set[str]:
+        """Names of the members that the layout of a control plane has for clients (``EtcdMember.leaving``)."""
+        return {each.name for each in self.known.values() if each.name in self.wanted and not each.leaving}
 
     def _in_etcd(self, step: steps.Step) -> None:
         match step:

@@ -48,6 +48,8 @@ class PodsOfEtcd(FakeCluster):
         self.one_at_a_time = threading.RLock()
         self.until: int | None = None
         self.writes = 0
+        #: name of a member that somebody has forced to go on alone; empty if none is
+        self.forced = ""
 
     def moment(self) -> None:
         """One change of the world, before which the run may be killed."""
@@ -169,6 +171,10 @@ def peer_url(name: str) -> str:
     return f"https://{name}.prod-etcd.{NAMESPACE}.svc.cluster.local:2380"
 
 
+def _name(url: str) -> str:
+    return url.partition("//")[2].partition(".")[0]
+
+
 class FakeEtcdClient:
     """Client of the members in these pods, with the methods of ``EtcdClient`` that a change of members uses."""
 
@@ -183,12 +189,15 @@ class FakeEtcdClient:
         return [self._status(url) for url in self.urls]
 
     def _status(self, url: str) -> EndpointStatus:
-        etcd, name = self.world.etcd, url.partition("//")[2].partition(".")[0]
+        etcd, name = self.world.etcd, _name(url)
         process = etcd.processes.get(name)
         if process is None or process.cut or process.data not in etcd.members:
             return EndpointStatus(url, cause=Cause.UNREACHED, message="it does not answer")
         member = etcd.members[process.data]
-        if not etcd.has_majority():
+        if name == self.world.forced:
+            return EndpointStatus(url, healthy=True, leader=True, member_id=member.id, index=member.index)
+        without = bool(self.world.forced) and etcd.healthy_voters() - 1 <= len(etcd.voters()) // 2
+        if without or not etcd.has_majority():
             return EndpointStatus(url, member_id=member.id, message="it knows no leader")
         leads = etcd.leader() == member.id
         return EndpointStatus(
@@ -197,10 +206,10 @@ class FakeEtcdClient:
 
     def members(self) -> Members:
         self._require_majority()
-        return self._answer()
+        return self._answer(alone=_name(self.asked) if self.asked and _name(self.asked) == self.world.forced else "")
 
-    def _answer(self, added: str = "") -> Members:
-        every = self.world.etcd.members.values()
+    def _answer(self, added: str = "", alone: str = "") -> Members:
+        every = [each for each in self.world.etcd.members.values() if alone in ("", each.name)]
         listed = tuple(Member(each.id, each.name, (each.peer_url,), (), each.learner) for each in every)
         return Members("c", listed, added)
 

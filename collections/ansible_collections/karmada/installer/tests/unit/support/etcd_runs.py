@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import clients, members_seen, patience
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import store
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import InPods
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.in_pods import InPods
 from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import FakeEtcdClient
 from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
 

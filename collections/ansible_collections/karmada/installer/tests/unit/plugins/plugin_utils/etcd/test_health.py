@@ -8,7 +8,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests im
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import health
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.health import Health, Seen, assess
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Severity
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, Severity
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,6 +93,21 @@ def test_what_does_not_fit_is_said(changes: dict[str, object], reason: str, word
     assert (found.good, found.reason) == (False, reason)
     assert words in found.message
     assert words in found.findings[0].what
+
+
+def test_members_that_list_others_go_on_without_each_other() -> None:
+    alone = replace(listed(3), members=listed(3).members[:1])
+    found = assess([member(0, known=alone), member(1, leader=True), member(2)])
+    assert (found.good, found.reason) == (False, "MembersDiffer")
+    assert "m0 lists m0; m1, m2 list m0, m1, m2" in found.message
+    first = found.findings[0]
+    assert first.reason is Reason.ETCD_MEMBERS_DIFFER
+    assert not any(name in first.remedy for name in ("m0", "m1", "m2", "etcd_replace"))
+    # Lists of two clusters differ in any case.
+    assert assess([member(0, known=alone, cluster_id="c2"), member(1), member(2)]).reason == "SplitClusters"
+    # One that knows no leader has nothing to go by.
+    leaderless = member(0, known=alone, healthy=False, message="it knows no leader")
+    assert assess([leaderless, member(1), member(2)]).reason == "MemberUnhealthy"
 
 
 def test_hashes_of_different_revisions_are_not_compared() -> None:

@@ -1,27 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of etcd in pods come, go and are replaced, wherever a run is killed, and nobody loses a majority."""
+"""Members of etcd in pods come and go, wherever a run is killed, and nobody loses a majority."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Members
+from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import UNAVAILABLE, Members
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     members,
     members_wanted,
     patience,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.etcd_members_in_pods import (
+    TIMEOUT,
+    a_run,
+    assert_is_well,
+    brought_to,
+    document,
+    installed,
+)
 from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import (
     NAMESPACE,
     FakeEtcdClient,
@@ -35,12 +42,10 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_runs import (
     without_lease,
     without_pauses,
 )
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 
 #: Of the writes of a run, it is killed before each one with this distance; 1 for all of them.
 MOMENTS = int(os.environ.get("ETCD_MOMENTS", "3"))
-#: Seconds for a step; only one that never comes to its end takes them.
-TIMEOUT = 120
 
 
 @pytest.fixture(autouse=True)
@@ -48,71 +53,6 @@ def _without_lease_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     without_pauses(monkeypatch)
     without_lease(monkeypatch)
     with_client_in_memory(monkeypatch)
-
-
-def document(count: int) -> dict[str, object]:
-    return samples.document({"components": {"etcd": {"local": {"replicas": count}}}})
-
-
-def a_run(world: PodsOfEtcd, count: int, stored: State | None = None) -> Run:
-    return fake_run(document(count), world, stored=stored)
-
-
-def installed(count: int) -> PodsOfEtcd:
-    """A control plane whose etcd has so many members, as an install leaves it."""
-    world = PodsOfEtcd()
-    world.bootstrap(members_in_pods(count))
-    records = tuple(EtcdMemberState(name) for name in members_in_pods(count))
-    etcd = EtcdState(token="t", bootstrapped=True, storage="volumeClaim", members=records)
-    run = a_run(world, count, samples.state(etcd=etcd))
-    run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd", "karmada-apiserver"]))
-    members.note(run)
-    run.apply_to_host_cluster("end the bootstrap of etcd", lambda: run.workloads(["etcd"]))
-    assert members.bring_about(run, TIMEOUT) == []
-    return world
-
-
-def brought_to(world: PodsOfEtcd, count: int, replace: Sequence[str] = ()) -> list[str]:
-    """As a whole run does it: what etcd consists of, its members, and then its clients."""
-    run = a_run(world, count)
-    members_wanted.begin(run)
-    run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd"]))
-    changes = [
-        f"{each.action} {each.ref.name}" for each in members.bring_about(run, TIMEOUT, replace) if _is_member(each)
-    ]
-    run.apply_to_host_cluster("start the API server", lambda: run.workloads(["karmada-apiserver"]))
-    return changes
-
-
-def _is_member(change: members.Change) -> bool:
-    return change.ref.kind == "EtcdMember"
-
-
-def assert_is_well(world: PodsOfEtcd, count: int) -> None:
-    """As many members as asked for, all with a vote and healthy; no ghost, no learner, nothing undecided on record."""
-    etcd, run = world.etcd, a_run(world, count)
-    assert sorted(each.name for each in etcd.members.values()) == members_in_pods(count)
-    assert not any(each.learner for each in etcd.members.values())
-    assert etcd.healthy_voters() == count
-    assert world.names("Pod") == set(members_in_pods(count))
-    records = run.state.etcd.members
-    assert [each.name for each in records] == members_in_pods(count)
-    assert {each.id for each in records} == set(etcd.members)
-    assert not any(each.coming or each.leaving or each.lost or each.former for each in records)
-    assert not any(each.initial_cluster for each in records)
-    volumes = {each["metadata"]["uid"] for each in world.list("v1", "PersistentVolumeClaim", NAMESPACE)}
-    assert {each.volume for each in records} <= volumes
-    assert servers(world) == members_in_pods(count)
-
-
-def servers(world: PodsOfEtcd) -> list[str]:
-    """Names of the members to which the API server connects."""
-    live = world.get("apps/v1", "Deployment", "prod-apiserver", NAMESPACE)
-    assert live
-    container = live["spec"]["template"]["spec"]["containers"][0]
-    flags = [*container.get("command", ()), *container.get("args", ())]
-    (urls,) = (flag.partition("=")[2] for flag in flags if flag.startswith("--etcd-servers="))
-    return [url.removeprefix("https://").partition(".")[0] for url in urls.split(",")]
 
 
 # -- without trouble ---------------------------------------------------------------------------------------------------
@@ -130,6 +70,24 @@ def test_changes_name_the_members() -> None:
     world = installed(1)
     assert brought_to(world, 3) == ["created prod-etcd-1", "created prod-etcd-2"]
     assert brought_to(world, 1) == ["deleted prod-etcd-2", "deleted prod-etcd-1"]
+
+
+def test_a_member_that_etcd_does_not_add_at_once_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, said, asked = installed(1), list[str](), list[str]()
+    add = FakeEtcdClient.add_learner
+
+    def later(client: FakeEtcdClient, url: str) -> Members:
+        asked.append(url)
+        if asked.count(url) < 4:
+            raise EtcdError(Cause.WRONG, "it answers: unhealthy cluster", UNAVAILABLE)
+        return add(client, url)
+
+    monkeypatch.setattr(FakeEtcdClient, "add_learner", later)
+    run = a_run(world, 3)
+    run.say = said.append
+    members.bring_about(run, TIMEOUT)
+    assert len(asked) == 8
+    assert [each for each in said if "adding" in each] == ["etcd: adding prod-etcd-1", "etcd: adding prod-etcd-2"]
 
 
 def test_a_second_run_writes_nothing() -> None:
@@ -197,185 +155,6 @@ def test_clients_follow_once_when_growing_and_before_shrinking() -> None:
     assert world.log.count("apply Deployment prod-apiserver") == applied + 2
 
 
-# -- lost data ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("lost", ["prod-etcd-0", "prod-etcd-1", "prod-etcd-2"])
-def test_a_member_whose_volume_is_another_one_is_replaced_under_a_new_id(lost: str) -> None:
-    world = installed(3)
-    before = {each.name: each.id for each in world.etcd.members.values()}
-    world.lose_volume(lost)
-    assert world.etcd.healthy_voters() == 2
-    assert brought_to(world, 3) == [f"deleted {lost}", f"created {lost}"]
-    assert_is_well(world, 3)
-    after = {each.name: each.id for each in world.etcd.members.values()}
-    assert [name for name in after if after[name] != before[name]] == [lost]
-
-
-def test_a_pod_that_is_replaced_at_the_same_time_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = installed(3)
-    world.lose_volume("prod-etcd-1")
-    delete, beaten = world.delete, []
-
-    def somebody_else_was_faster(api_version: str, kind: str, name: str, *arguments: Any, **more: Any) -> bool:
-        if kind == "Pod":
-            beaten.append(name)
-            delete(api_version, kind, name, NAMESPACE)
-        return delete(api_version, kind, name, *arguments, **more)
-
-    monkeypatch.setattr(world, "delete", somebody_else_was_faster)
-    brought_to(world, 3)
-    assert beaten == ["prod-etcd-1"]
-    assert_is_well(world, 3)
-
-
-def test_one_that_does_not_answer_is_not_taken_for_lost() -> None:
-    world = installed(3)
-    world.etcd.cut("prod-etcd-1")
-    assert brought_to(world, 3) == []
-    assert len(world.etcd.members) == 3
-    with pytest.raises(ProblemsError) as refused:
-        brought_to(world, 5)
-    assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_AT_RISK
-    assert "prod-etcd-1" in str(refused.value)
-    assert "etcd_replace" in str(refused.value)
-
-
-def test_one_that_works_with_another_volume_keeps_its_id() -> None:
-    world = installed(3)
-    before = set(world.etcd.members)
-    kept = world.claims["prod-etcd-1"]
-    world.add_claim("prod-etcd-1")
-    world.claims["prod-etcd-1"] = kept
-    assert brought_to(world, 3) == []
-    assert_is_well(world, 3)
-    assert set(world.etcd.members) == before
-
-
-def test_one_is_replaced_because_it_was_asked_for_and_once() -> None:
-    world = installed(3)
-    world.etcd.cut("prod-etcd-1")
-    world.etcd.processes["prod-etcd-1"].data = ""
-    assert brought_to(world, 3, ["prod-etcd-1"]) == ["deleted prod-etcd-1", "created prod-etcd-1"]
-    assert_is_well(world, 3)
-
-
-def test_a_single_member_whose_data_is_lost_is_not_replaced() -> None:
-    world = installed(1)
-    world.lose_volume("prod-etcd-0")
-    with pytest.raises(ProblemsError) as refused:
-        brought_to(world, 1)
-    (problem,) = refused.value.problems
-    assert problem.reason is Reason.ETCD_MAJORITY_LOST
-    assert "restore" in problem.remedy
-    assert len(world.etcd.members) == 1
-
-
-def test_two_of_three_lost_volumes_found_no_empty_cluster() -> None:
-    world = installed(3)
-    for name in ("prod-etcd-0", "prod-etcd-2"):
-        world.lose_volume(name)  # asserts that nobody begins another cluster
-    with pytest.raises(ProblemsError) as refused:
-        brought_to(world, 3)
-    (problem,) = refused.value.problems
-    assert problem.reason is Reason.ETCD_MAJORITY_LOST
-    assert problem.what.startswith("1 of 3 members of etcd answer, and 2 are needed")
-    assert len(world.etcd.members) == 3
-
-
-@pytest.mark.parametrize("request_", ["promote", "remove"])
-def test_a_change_whose_answer_is_lost_is_on_record_as_any_other(
-    request_: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The request is put to the next member then, which knows it as done and refuses it."""
-    world, lost = installed(3), []
-    change = getattr(FakeEtcdClient, request_)
-
-    def put_twice(client: FakeEtcdClient, identity: str) -> Members:
-        if not lost:
-            change(client, identity)
-            lost.append(identity)
-        return change(client, identity)
-
-    monkeypatch.setattr(FakeEtcdClient, request_, put_twice)
-    if request_ == "promote":
-        assert brought_to(world, 5) == ["created prod-etcd-3", "created prod-etcd-4"]
-        assert_is_well(world, 5)
-    else:
-        assert brought_to(world, 1) == ["deleted prod-etcd-2", "deleted prod-etcd-1"]
-        assert_is_well(world, 1)
-    assert lost
-
-
-def test_one_that_has_lost_its_data_before_its_vote_is_replaced_when_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing proves it, and etcd cannot start it again; what comes in its place has another ID."""
-    world = installed(3)
-    with monkeypatch.context() as killed:
-
-        def before_its_vote(_client: FakeEtcdClient, _identity: str) -> Members:
-            raise Killed
-
-        killed.setattr(FakeEtcdClient, "promote", before_its_vote)
-        with pytest.raises(Killed):
-            brought_to(world, 5)
-    world.lose_volume("prod-etcd-3")
-    stuck = {each.name: each.id for each in world.etcd.members.values()}["prod-etcd-3"]
-    with pytest.raises(ProblemsError, match="member prod-etcd-3 does not answer"):
-        brought_to(world, 5)
-    brought_to(world, 5, ["prod-etcd-3"])
-    assert_is_well(world, 5)
-    assert stuck not in world.etcd.members
-
-
-def test_one_that_works_is_not_replaced_while_another_one_is_ill() -> None:
-    world = installed(5)
-    before = set(world.etcd.members)
-    world.etcd.cut("prod-etcd-4")
-    with pytest.raises(ProblemsError) as refused:
-        brought_to(world, 5, ["prod-etcd-1"])
-    (problem,) = refused.value.problems
-    assert (problem.reason, problem.where) == (Reason.ETCD_MAJORITY_AT_RISK, "etcd member prod-etcd-4")
-    assert set(world.etcd.members) == before
-    # The ill one itself may be.
-    world.etcd.processes["prod-etcd-4"].data = ""
-    assert brought_to(world, 5, ["prod-etcd-4"]) == ["deleted prod-etcd-4", "created prod-etcd-4"]
-    assert_is_well(world, 5)
-
-
-def test_a_member_that_answers_late_between_two_steps_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "SETTLE_SECONDS", 120.0)
-    world, looks = installed(3), []
-    status = FakeEtcdClient.status
-
-    def late(client: FakeEtcdClient) -> list[EndpointStatus]:
-        looks.append(client)
-        world.etcd.cut("prod-etcd-2", off=2 <= len(looks) <= 4)
-        return status(client)
-
-    monkeypatch.setattr(FakeEtcdClient, "status", late)
-    brought_to(world, 5)
-    assert_is_well(world, 5)
-
-
-def test_no_member_goes_while_a_pod_that_knows_it_still_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, looks = installed(3), []
-    labels = {"app.kubernetes.io/name": "karmada-apiserver", "app.kubernetes.io/instance": "prod"}
-    former = {"name": "former", "namespace": NAMESPACE, "labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    world.put({"apiVersion": "v1", "kind": "Pod", "metadata": former})
-
-    def a_moment(_seconds: float) -> None:
-        looks.append(len(world.etcd.members))
-        if len(looks) == 3:
-            FakeCluster.delete(world, "v1", "Pod", "former", NAMESPACE)
-
-    monkeypatch.setattr(members.time, "sleep", a_moment)
-    brought_to(world, 1)
-    assert looks[:3] == [3, 3, 3]
-    assert_is_well(world, 1)
-
-
 # -- others ------------------------------------------------------------------------------------------------------------
 
 
@@ -399,6 +178,53 @@ def test_a_member_that_somebody_else_removed_is_told_and_comes_anew_when_asked_f
     assert refused.value.problems[0].reason is Reason.ETCD_MEMBERS_DIFFER
     brought_to(world, 3, ["prod-etcd-2"])
     assert_is_well(world, 3)
+
+
+@pytest.mark.parametrize("forced", ["prod-etcd-0", "prod-etcd-2"])
+@pytest.mark.parametrize("count", [3, 5, 1])
+def test_one_that_was_forced_to_go_on_alone_is_told_by_lists_that_differ(forced: str, count: int) -> None:
+    """It keeps its cluster's ID and calls itself healthy; nobody says from here whose data counts."""
+    world = installed(3)
+    world.forced, writes = forced, world.writes
+    others = ", ".join(name for name in members_in_pods(3) if name != forced)
+    with pytest.raises(ProblemsError) as refused:
+        members.bring_about(a_run(world, count), TIMEOUT)
+    (problem,) = refused.value.problems
+    assert (problem.reason, problem.where) == (Reason.ETCD_MEMBERS_DIFFER, "etcd")
+    assert f"{forced} lists {forced}" in problem.what
+    assert f"{others} list prod-etcd-0, prod-etcd-1, prod-etcd-2" in problem.what
+    assert "etcd_replace" not in str(problem)
+    assert "force-new-cluster" in problem.remedy
+    assert world.writes == writes
+    assert members_wanted.problems(a_run(world, count), confirmed=1, replace_names=["prod-etcd-1"])[-1] == problem
+
+
+def test_one_that_another_one_goes_on_without_is_not_called_removed() -> None:
+    """With the third one down, only the forced one has a leader, and so a list."""
+    world = installed(3)
+    world.etcd.cut("prod-etcd-2")
+    world.forced = "prod-etcd-0"
+    with pytest.raises(ProblemsError) as refused:
+        members.bring_about(a_run(world, 3), TIMEOUT)
+    (problem,) = refused.value.problems
+    assert problem.reason is Reason.ETCD_MEMBERS_DIFFER
+    assert "prod-etcd-0 does not list the member prod-etcd-1" in problem.what
+    assert "etcd_replace" not in str(problem)
+
+
+def test_a_change_between_two_answers_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, looks = installed(3), []
+    status = FakeEtcdClient.status
+
+    def once(client: FakeEtcdClient) -> list[EndpointStatus]:
+        looks.append(client)
+        world.forced = "prod-etcd-0" if len(looks) in (2, 4, 9) else ""
+        return status(client)
+
+    monkeypatch.setattr(FakeEtcdClient, "status", once)
+    brought_to(world, 5)
+    assert_is_well(world, 5)
+    assert len(looks) > 9
 
 
 # -- before the first change -------------------------------------------------------------------------------------------

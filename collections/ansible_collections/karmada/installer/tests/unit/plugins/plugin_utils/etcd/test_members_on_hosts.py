@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,11 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memo
     CHANGES,
     Change,
     HostsOfEtcd,
+    Installed,
     assert_is_well,
     assert_is_well_without,
     hosts,
+    installed_in,
     killed_worlds,
     names,
     peer_url,
@@ -47,11 +48,8 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> Callable[[int], HostsOfEtcd]:
-    return lambda count: HostsOfEtcd(tmp_path, names(*range(1, count + 1)))
-
-
-Installed = Callable[[int], HostsOfEtcd]
+def installed(tmp_path: Path) -> Installed:
+    return installed_in(tmp_path)
 
 
 # -- without trouble ---------------------------------------------------------------------------------------------------
@@ -171,6 +169,34 @@ def test_a_member_of_somebody_else_is_told(installed: Installed) -> None:
     with pytest.raises(ProblemsError) as refused:
         world.bring_to(hosts(names(1, 2, 3)))
     assert refused.value.problems[0].reason is Reason.ETCD_MEMBERS_DIFFER
+
+
+def test_one_that_was_forced_to_go_on_alone_is_told_once_two_looks_say_so(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, answer, asked = installed(3), HostsOfEtcd._answer, list[str]()
+    looks = {1, 2}
+
+    def alone(world: HostsOfEtcd, run: Run, name: str) -> dict[str, Any]:
+        found = answer(world, run, name)
+        asked.append(name)
+        if name == "cp1" and asked.count("cp1") in looks:
+            found["known"]["members"] = [each for each in found["known"]["members"] if each["name"] == "cp1"]
+        return found
+
+    monkeypatch.setattr(HostsOfEtcd, "_answer", alone)
+    with pytest.raises(ProblemsError) as refused:
+        world.bring_to(hosts(names(1, 2, 3, 4, 5)))
+    (problem,) = refused.value.problems
+    assert problem.reason is Reason.ETCD_MEMBERS_DIFFER
+    assert "cp1 lists cp1; cp2, cp3 list cp1, cp2, cp3" in problem.what
+    assert "etcd_replace" not in str(problem)
+    assert (world.taken, asked.count("cp1"), len(world.etcd.members)) == ([], 2, 3)
+    # Seen once, it was a change between two answers.
+    asked.clear()
+    looks = {2, 4}
+    world.bring_to(hosts(names(1, 2, 3, 4, 5)))
+    assert_is_well(world, names(1, 2, 3, 4, 5))
 
 
 def test_a_host_speaks_for_its_own_member_only(installed: Installed) -> None:
@@ -360,99 +386,3 @@ def test_the_unit_of_a_member_that_was_removed_stops_and_it_is_forgotten(install
     assert (request["module"], request["state"]) == ("_host_tree", "stopped")
     assert [each["name"] for each in json.loads(request["tree"])["units"]] == ["karmada-prod-etcd.service"]
     assert [each.name for each in run.state.etcd.members] == names(1, 2)
-
-
-# -- restarts ----------------------------------------------------------------------------------------------------------
-
-
-def restarted(world: HostsOfEtcd, outdated: Sequence[str]) -> list[str]:
-    """Turns until none is left, as the role takes them."""
-    run, taken = world.run(hosts(names(1, 2, 3))), list[str]()
-    for _ in range(20):
-        world.ask(run)
-        turn = members_on_hosts.decide_restart(run, 60.0, outdated)
-        if not turn.step:
-            return taken
-        taken.append(f"{turn.step} {turn.member}")
-        if turn.step == "led":
-            world._led(run, turn, set())
-    raise AssertionError(taken)
-
-
-def test_the_leader_is_restarted_last_and_another_one_leads_before(installed: Installed) -> None:
-    world = installed(3)
-    world.etcd.choose_leader("cp1")
-    assert restarted(world, names(1, 2, 3)) == ["restarted cp2", "restarted cp3", "led cp1", "restarted cp1"]
-
-
-def test_no_member_is_restarted_while_another_one_is_not_healthy(installed: Installed) -> None:
-    world = installed(3)
-    world.etcd.cut("cp3")
-    with pytest.raises(ProblemsError) as refused:
-        restarted(world, names(1, 2))
-    assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_AT_RISK
-
-
-def test_a_full_etcd_gets_its_larger_quota(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, answer = installed(3), HostsOfEtcd._answer
-
-    def full(self: HostsOfEtcd, run: Run, name: str) -> dict[str, Any]:
-        found = answer(self, run, name)
-        return {**found, "status": {**found["status"], "errors": ["memberID:1 alarm:NOSPACE "]}}
-
-    monkeypatch.setattr(HostsOfEtcd, "_answer", full)
-    world.etcd.choose_leader("cp1")
-    assert restarted(world, names(1, 2, 3)) == ["restarted cp2", "restarted cp3", "led cp1", "restarted cp1"]
-
-
-def test_one_that_answers_late_is_not_restarted_where_a_majority_needs_it(
-    installed: Installed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(patience, "SETTLE_SECONDS", 30.0)
-    world, clock = installed(3), [1000.0]
-    monkeypatch.setattr(members_on_hosts.time, "monotonic", lambda: clock[0])
-    run = world.run(hosts(names(1, 2, 3)))
-
-    def turn(late: str = "") -> members_on_hosts.Turn:
-        """Turn where cp1, which has the new settings, is down, and another one may answer late."""
-        world.ask(run)
-        for name in filter(None, ("cp1", late)):
-            run.handover.note(name, etcd={"message": "it does not answer", "data": True})
-        return members_on_hosts.decide_restart(run, 300.0, names(2, 3))
-
-    assert turn("cp2") == members_on_hosts.LOOK_AGAIN
-    clock[0] += 29.0
-    assert turn("cp2") == members_on_hosts.LOOK_AGAIN
-    # It answers, so its silence begins anew; while cp1 is down none that works goes.
-    assert turn() == members_on_hosts.LOOK_AGAIN
-    clock[0] += 29.0
-    assert turn("cp2") == members_on_hosts.LOOK_AGAIN
-    clock[0] += 30.0
-    assert turn("cp2").plain == {"step": "restarted", "host": "cp2", "member": "cp2", "identity": "", "wait": True}
-
-
-def test_without_a_majority_one_that_does_not_answer_is_restarted_at_once(
-    installed: Installed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(patience, "SETTLE_SECONDS", 30.0)
-    world = installed(3)
-    world.etcd.cut("cp2")
-    world.etcd.cut("cp3")
-    run = world.run(hosts(names(1, 2, 3)))
-    world.ask(run)
-    turn = members_on_hosts.decide_restart(run, 60.0, names(1, 2, 3))
-    assert (turn.step, turn.member, turn.wait) == ("restarted", "cp2", False)
-
-
-def test_one_that_does_not_answer_is_restarted_first(installed: Installed) -> None:
-    world = installed(3)
-    world.etcd.cut("cp3")
-    run = world.run(hosts(names(1, 2, 3)))
-    world.ask(run)
-    assert members_on_hosts.decide_restart(run, 60.0, names(1, 3)).plain == {
-        "step": "restarted",
-        "host": "cp3",
-        "member": "cp3",
-        "identity": "",
-        "wait": True,
-    }

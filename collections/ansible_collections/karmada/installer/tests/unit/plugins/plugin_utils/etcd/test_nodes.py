@@ -17,6 +17,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.etcd_members_in_pods import (
+    TIMEOUT,
+    bootstrap,
+    bring_about,
+)
 from ansible_collections.karmada.installer.tests.unit.support.etcd_nodes_in_memory import PodsOnNodes
 from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import Killed
 from ansible_collections.karmada.installer.tests.unit.support.etcd_runs import (
@@ -29,7 +34,6 @@ from ansible_collections.karmada.installer.tests.unit.support.fake_cluster impor
 
 #: Of the writes of a run, it is killed before each one with this distance; 1 for all of them.
 MOMENTS = int(os.environ.get("ETCD_MOMENTS", "4"))
-TIMEOUT = 120
 
 
 @pytest.fixture(autouse=True)
@@ -56,21 +60,14 @@ def installed(count: int, nodes: int = 5) -> PodsOnNodes:
         members=tuple(EtcdMemberState(name) for name in members_in_pods(count)),
     )
     run = a_run(world, count, samples.state(etcd=etcd))
-    run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd", "karmada-apiserver"]))
-    members.note(run)
-    run.apply_to_host_cluster("end the bootstrap of etcd", lambda: run.workloads(["etcd"]))
-    assert members.bring_about(run, TIMEOUT) == []
+    bootstrap(run)
     return world
 
 
 def brought_to(world: PodsOnNodes, count: int, abandoned: Sequence[str] = ()) -> list[str]:
     """As a whole run does it: what etcd consists of, its members, and then its clients."""
     assert problems(world, count, abandoned) == []
-    run = a_run(world, count)
-    run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd"]))
-    changes = members.bring_about(run, TIMEOUT, (), abandoned)
-    run.apply_to_host_cluster("start the API server", lambda: run.workloads(["karmada-apiserver"]))
-    return [f"{each.action} {each.ref.name}" for each in changes if each.ref.kind == "EtcdMember"]
+    return bring_about(a_run(world, count), abandoned=abandoned)
 
 
 def problems(world: PodsOnNodes, count: int, abandoned: Sequence[str]) -> list[Problem]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import plan_types as steps
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.plan import next_step
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.plan_types import Refusal
@@ -36,6 +37,7 @@ def in_flight(etcd: EtcdInMemory) -> int:
 
 def one_step(etcd: EtcdInMemory, wanted: Sequence[str], replace: Sequence[str] = ()) -> steps.Step | Refusal | None:
     """Ask for a step and do it, and see that no step costs what it must not cost."""
+    etcd.wanted = tuple(wanted)
     step = next_step(etcd.seen(), wanted, replace)
     if step is None or isinstance(step, Refusal):
         return step
@@ -122,6 +124,15 @@ def happens(etcd: EtcdInMemory, event: str, number: int, wanted: Sequence[str]) 
 @example(  # A member is to go, and becomes the leader.
     start=3, events=[("size", 1), ("steps", 2), ("leads", 2), ("steps", 3)]
 )
+@example(  # A member is to go, clients have followed, and the one that stays loses its disk.
+    start=5, events=[("size", 1), ("steps", 2), ("lose disk", 0), ("steps", 3)]
+)
+@example(  # The one that is to stay alone is to be replaced.
+    start=3, events=[("size", 1), ("replace", 0)]
+)
+@example(  # The same, where that was begun before only it was to stay.
+    start=3, events=[("replace", 0), ("size", 1)]
+)
 @given(start=SIZES, events=st.lists(EVENTS, min_size=3, max_size=25))
 @settings(max_examples=HISTORIES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_history_leads_below_a_majority_and_each_comes_to_an_end(start: int, events: list[tuple[str, int]]) -> None:
@@ -174,6 +185,31 @@ def test_a_member_that_works_is_forgotten_by_clients_before_it_is_replaced() -> 
             assert "prod-etcd-1" not in etcd.clients
             break
     assert taken[-1] is steps.Remove
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["one is going", "nothing is begun"])
+def test_no_member_goes_while_the_only_one_that_clients_have_falls_silent(begun: bool) -> None:
+    etcd = EtcdInMemory.of(names(5))
+    while not any(each.leaving for each in etcd.known.values()) and begun:
+        one_step(etcd, names(1))
+    etcd.cut("prod-etcd-0")
+    refused = to_its_end(etcd, names(1))
+    assert isinstance(refused, Refusal)
+    assert (refused.reason, refused.where) == (Reason.ETCD_MAJORITY_AT_RISK, "etcd member prod-etcd-0")
+    assert len(etcd.members) == 5
+    if begun:
+        assert "prod-etcd-4 is to go, and clients of etcd would be left with prod-etcd-0" in refused.what
+        # As it says: with the former number clients connect to the others, and serve again.
+        to_its_end(etcd, names(5))
+        assert etcd.serving_clients()
+
+
+def test_the_one_that_is_to_stay_alone_is_not_replaced_before_others_have_gone() -> None:
+    etcd = EtcdInMemory.of(names(3))
+    refused = one_step(etcd, names(1), [each.id for each in etcd.voters() if each.name == "prod-etcd-0"])
+    assert isinstance(refused, Refusal)
+    assert "clients of etcd would be left with no member" in refused.what
+    assert not any(each.leaving for each in etcd.known.values())
 
 
 def test_the_model_itself_loses_its_majority_where_a_step_is_wrong() -> None:

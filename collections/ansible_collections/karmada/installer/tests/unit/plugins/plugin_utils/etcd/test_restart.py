@@ -47,6 +47,16 @@ def test_the_one_with_most_of_the_log_takes_over() -> None:
     assert next_restart(etcd.seen(), {"prod-etcd-0"}) == MoveLeader("prod-etcd-0", "prod-etcd-2", identities[2])
 
 
+def test_nobody_is_restarted_while_members_list_others() -> None:
+    etcd = members(3)
+    lists = {name: frozenset(etcd.members) for name in etcd.known}
+    lists["prod-etcd-1"] = frozenset([etcd.known["prod-etcd-1"].id])
+    refused = next_restart(dataclasses.replace(etcd.seen(), lists=lists), {"prod-etcd-0"})
+    assert isinstance(refused, Refusal)
+    assert refused.reason is Reason.ETCD_MEMBERS_DIFFER
+    assert "prod-etcd-1 lists prod-etcd-1" in refused.what
+
+
 @pytest.mark.parametrize("ill", ["prod-etcd-0", "prod-etcd-1", "prod-etcd-2"])
 def test_none_is_restarted_while_one_of_them_is_not_healthy(ill: str) -> None:
     etcd = members(3)

@@ -14,7 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import InPods
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.in_pods import InPods
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import (

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,18 @@ from ansible_collections.karmada.installer.plugins.module_utils import host_reac
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import ways_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.reach import Fault
-from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memory import HostsOfEtcd, hosts, names
-
-Installed = Callable[[int], HostsOfEtcd]
+from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memory import (
+    HostsOfEtcd,
+    Installed,
+    hosts,
+    installed_in,
+    names,
+)
 
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Installed:
-    return lambda count: HostsOfEtcd(tmp_path, names(*range(1, count + 1)))
+    return installed_in(tmp_path)
 
 
 FIVE = hosts(names(1, 2, 3, 4, 5))
