@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -59,6 +59,7 @@ class ActionModule(KarmadaAction):
             "default": TAKEN,
         },
         "backups": {"type": "list", "elements": "dict", "default": []},
+        "restores": {"type": "list", "elements": "dict", "default": []},
         "now": {"type": "str", "default": ""},
         "only": {"type": "str", "default": ""},
         "name": {"type": "str", "default": ""},
@@ -91,12 +92,12 @@ class ActionModule(KarmadaAction):
         # One that is asked for is taken alone.
         if alone:
             wanted = [_named(run, wanted, alone, "backup_now" if arguments["now"] else "backup_only")]
-        return _taken(run, wanted, at_once=bool(arguments["now"]))
+        return _taken(run, wanted, arguments, at_once=bool(arguments["now"]))
 
 
-def _taken(run: Run, wanted: list[Wanted], *, at_once: bool) -> dict[str, Any]:
+def _taken(run: Run, wanted: list[Wanted], arguments: dict[str, Any], *, at_once: bool) -> dict[str, Any]:
     """Take backups that are due. Of members on plain hosts, tell which are due and which hosts are to take them."""
-    changes: list[str] = []
+    changes, known = list[str](), series.names(run, arguments["backups"])
     done, problems = [], list[Problem]()
     here, due_on_hosts = ETCD in pod_components(run.spec), list[str]()
     for each in wanted:
@@ -110,7 +111,8 @@ def _taken(run: Run, wanted: list[Wanted], *, at_once: bool) -> dict[str, Any]:
                     target.check()
             if is_due and here and not run.check:
                 purpose = Purpose.REQUESTED if at_once else Purpose.SCHEDULED
-                _conclude(run, each, target, take.backup(run, each, target, purpose), changes)
+                taken = take.backup(run, each, target, purpose, known=known)
+                _conclude(run, each, target, taken, arguments["restores"], changes)
             elif is_due and not run.check:
                 due_on_hosts.append(each.name)
             found = _status(run, each, target, _own(run, each, target))
@@ -133,23 +135,34 @@ def _is_due(run: Run, wanted: Wanted, target: Target, *, at_once: bool) -> bool:
     """Return whether a backup of one series is to be taken; tell of missed ones, or of the next one if none is due."""
     # Before a first byte is fetched or sent.
     encryption.recipients(wanted.recipients, f"{wanted.place}: spec.recipients")
-    verdict = due.due(wanted, series.starts(_own(run, wanted, target)).values(), run.now)
+    listed = series.found(target, series.signer(run))
+    series.refuse_left(listed, run.state, target)
+    verdict = due.due(wanted, series.starts(series.own(listed, wanted.name, run.state)).values(), run.now)
     if verdict.missed:
         what = f"{wanted.place} has missed {number_of(verdict.missed, 'backup')}"
         run.tell(Problem.warning(what, Reason.BACKUP_MISSED, target.where))
-    if at_once or verdict.since is not None:
+    if at_once:
+        return True
+    if series.waits(run.state):
+        # What a quarantine has may be taken back, and would be the newest of the series then.
+        run.say(f"no backup of {wanted.name} is taken: a restore holds the control plane; the release takes one")
+        return False
+    if verdict.since is not None:
         return True
     run.say(f"no backup of {wanted.name} is due{_until(verdict.next)}")
     return False
 
 
-def _conclude(run: Run, wanted: Wanted, target: Target, taken: Taken, changes: list[str]) -> None:
-    """Tell of a backup that was taken, and delete what is not kept any more."""
+def _conclude(
+    run: Run, wanted: Wanted, target: Target, taken: Taken, restores: Iterable[Mapping[str, Any]], changes: list[str]
+) -> None:
+    """Tell of a backup that was taken, and delete what is not kept any more. ``restores`` are those of a file."""
     changes.append(f"created Backup {taken.record.name}")
     for each in taken.problems:
         run.tell(each)
     # The clock of a machine may have been ahead once: then the newest by its start is not the one of now.
-    gone = series.delete_old(target, wanted, _own(run, wanted, target), {taken.record.name, *series.in_use(run.state)})
+    kept = {taken.record.name, *series.in_use(run.state), *series.meant(run, restores)}
+    gone = series.delete_old(target, wanted, _own(run, wanted, target), kept, run.now)
     changes += [f"deleted Backup {name}" for name in gone.names]
     for problem in gone.problems:
         run.tell(Problem.warning(problem.what, Reason.BACKUP_NOT_DELETED, problem.where))
@@ -212,7 +225,7 @@ def _of_fetched(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         target = series.opened(run, each)
         try:
             if records:
-                made = _record(run, each, target, folder, changes)
+                made = _record(run, each, target, arguments, changes)
             else:
                 _store(run, each, target, arguments)
                 goes_on = True
@@ -248,8 +261,9 @@ def _store(run: Run, wanted: Wanted, target: Target, arguments: dict[str, Any]) 
         run.tell(problem)
 
 
-def _record(run: Run, wanted: Wanted, target: Target, folder: Path, changes: list[str]) -> str:
+def _record(run: Run, wanted: Wanted, target: Target, arguments: dict[str, Any], changes: list[str]) -> str:
     """Make a backup of what was stored, with the hosts locked once more; returns its name."""
+    folder = Path(arguments["snapshot"]["file"]).parent
     try:
         run.store.read_again(run)
         _require_hosts(run)
@@ -257,8 +271,9 @@ def _record(run: Run, wanted: Wanted, target: Target, folder: Path, changes: lis
     except ProblemsError:
         take.discard(target, folder)
         raise
-    taken = Taken(take.recorded(run, wanted, target, folder))
-    _conclude(run, wanted, target, taken, changes)
+    known = series.names(run, arguments["backups"])
+    taken = Taken(take.recorded(run, wanted, target, folder, known))
+    _conclude(run, wanted, target, taken, arguments["restores"], changes)
     return taken.record.name
 
 
@@ -282,7 +297,7 @@ def _named(run: Run, wanted: list[Wanted], name: str, where: str = "backup_now")
 
 
 def _own(run: Run, wanted: Wanted, target: Target) -> dict[str, Record]:
-    return series.own(series.found(target, series.signer(run)), wanted.name, run.state.owner)
+    return series.own(series.found(target, series.signer(run)), wanted.name, run.state)
 
 
 def _status(run: Run, wanted: Wanted, target: Target, own: dict[str, Record]) -> dict[str, Any]:
@@ -297,8 +312,7 @@ def _status(run: Run, wanted: Wanted, target: Target, own: dict[str, Record]) ->
         "message": health.message,
     }
     status: dict[str, Any] = {"conditions": [condition], "count": len(own)}
-    if own:
-        newest = max(own.values(), key=lambda each: each.start)
+    if newest := series.newest(own, run.now):
         status["newest"] = {
             "name": newest.name,
             "startTime": _moment(newest.start),
@@ -315,7 +329,7 @@ def _listed(run: Run, wanted: Wanted) -> dict[str, Any]:
     """Status of a series, and each backup that lies in its target, whosoever it is."""
     target = series.opened(run, wanted)
     found = series.found(target, series.signer(run))
-    own = series.own(found, wanted.name, run.state.owner)
+    own = series.own(found, wanted.name, run.state)
     run.say(f"{wanted.name}: {number_of(len(own), 'backup')} in {target.where}")
     if signer := series.signer(run):
         # Whoever moves it to another place names that there.
@@ -335,7 +349,7 @@ def _listed(run: Run, wanted: Wanted) -> dict[str, Any]:
                 "dirty": told.dirty,
             }
             age = due.in_words(max(run.now - told.start, timedelta()))
-            whose = "" if each.name in own else " (of another series, or not signed by this control plane)"
+            whose = "" if each.name in own else " (of another series or place, or not signed by this control plane)"
             run.say(f"  {each.name}  {age} old  {told.size >> 20} MiB  revision {told.revision}{whose}")
         else:
             run.say(f"  {each.name}  of no use: {each.trouble}")
@@ -388,7 +402,7 @@ def _stored(run: Run, wanted: list[Wanted], name: str) -> Iterator[tuple[Wanted,
     for each in wanted:
         target = series.opened(run, each)
         own = _own(run, each, target)
-        chosen = own.get(name) if name else max(own.values(), key=lambda one: one.start, default=None)
+        chosen = own.get(name) if name else series.newest(own, run.now)
         if chosen is not None:
             found = True
             yield each, target, chosen

@@ -37,6 +37,7 @@ class ActionModule(KarmadaAction):
         "confirm": {"type": "str", "default": ""},
         "identity": {"type": "path", "default": ""},
         "foreign_agents": {"type": "list", "elements": "str", "default": []},
+        "without_backup": {"type": "str", "default": ""},
         "survivor": {"type": "str", "default": ""},
         "backup": {"type": "str", "default": ""},
         "troubles": {"type": "list", "elements": "str", "default": []},
@@ -49,6 +50,7 @@ class ActionModule(KarmadaAction):
         "signer": {"type": "str", "default": ""},
         "take_over": {"type": "str", "default": ""},
         "unfenced": {"type": "list", "elements": "str", "default": []},
+        "joined": {"type": "list", "elements": "str", "default": []},
         "broken": {"type": "list", "elements": "dict", "default": []},
         "timeout": {"type": "int", "default": 600},
     }
@@ -127,7 +129,7 @@ def _held(restoring: Restoring) -> dict[str, Any]:
 def _turned(restoring: Restoring, arguments: dict[str, Any]) -> dict[str, Any]:
     """End the step whose rest tasks of the role have done, and take what comes next, up to a step with tasks."""
     taken = Step(arguments["step"]) if arguments["step"] else None
-    done = Done(arguments["backup"], arguments["troubles"], arguments["last"], arguments["broken"])
+    done = Done(arguments["backup"], arguments["troubles"], arguments["last"], arguments["joined"], arguments["broken"])
     turn = turned(restoring, taken, done)
     told: dict[str, Any] = {"step": "", "tasks": turn.tasks, "again": turn.again, "goes_on": turn.goes_on}
     if turn.step:
@@ -160,6 +162,7 @@ def _asked(arguments: dict[str, Any]) -> Asked:
         name=arguments["name"],
         confirm=arguments["confirm"],
         foreign_agents=arguments["foreign_agents"],
+        without_backup=arguments["without_backup"],
         survivor=arguments["survivor"],
         fetched=arguments["snapshot"] if arguments["state"] == "begun" else {},
         keys=encryption.identities_of(identity) if identity else (),

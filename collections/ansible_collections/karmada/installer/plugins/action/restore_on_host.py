@@ -14,7 +14,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts as etcd_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import seen_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_restore, units
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup, on_hosts, survivor_copy
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
+    cleanup,
+    new_data,
+    on_hosts,
+    survivor_copy,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import refusal_of
 
@@ -38,7 +43,7 @@ class ActionModule(HostFileAction):
         simple = {SEEN: self._seen, COPIED: self._copied, REMOVED: self._removed, RESTARTED: self._restarted}
         if act := simple.get(arguments["state"]):
             return act()
-        if self.host_name not in on_hosts.new_data.members(self.karmada.state) and arguments["state"] == COUNTED:
+        if self.host_name not in new_data.members(self.karmada.state) and arguments["state"] == COUNTED:
             return {"changed": False}
         restore = on_hosts.restore_of(self.karmada)
         if self.host_name not in restore.members:
@@ -78,7 +83,7 @@ class ActionModule(HostFileAction):
             )
         )
         # One that does not tell is no proof, which is told with all others.
-        told = {} if refusal else {key: found[key] for key in ("hash", "counts") if key in found}
+        told: dict[str, Any] = {} if refusal else {key: found[key] for key in ("hash", "counts") if key in found}
         self.note(restore={**self.seen.restore, "hash": None, "counts": None, **told})
         return {"changed": False}
 

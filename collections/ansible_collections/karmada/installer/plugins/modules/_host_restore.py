@@ -281,14 +281,14 @@ def wanted_change(state: str, check: bool, result: Mapping[str, Any]) -> bool:
     return state == "made" and not check
 
 
-def _perform(system: System, wanted: dict, check: bool) -> dict:
+def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, Any]:
     if check:
         return _checked(system, wanted)
     with host_module.working(system, wanted, check):
         return _done(system, wanted)
 
 
-def _checked(system: System, wanted: dict) -> dict:
+def _checked(system: System, wanted: dict[str, Any]) -> dict[str, Any]:
     if wanted["state"] == "removed":
         return _removed(system, wanted, check=True)
     if wanted["state"] == "restarted":
@@ -296,15 +296,15 @@ def _checked(system: System, wanted: dict) -> dict:
     return _looked(system, wanted) if wanted["state"] == "seen" else {}
 
 
-def _removed(system: System, wanted: dict, *, check: bool) -> dict:
+def _removed(system: System, wanted: dict[str, Any], *, check: bool) -> dict[str, Any]:
     return {"removed": host_old_data.remove(system, wanted["folder"], wanted["aside"], check=check)}
 
 
-def _restarted(system: System, wanted: dict, *, check: bool) -> dict:
+def _restarted(system: System, wanted: dict[str, Any], *, check: bool) -> dict[str, Any]:
     return {"restarted": host_restore.restart(system, wanted["units"], check=check)}
 
 
-def _done(system: System, wanted: dict) -> dict:
+def _done(system: System, wanted: dict[str, Any]) -> dict[str, Any]:
     name, state, folder = wanted["name"], wanted["state"], wanted["folder"]
     if state == "seen":
         return _looked(system, wanted)
@@ -326,7 +326,7 @@ def _done(system: System, wanted: dict) -> dict:
     return {}
 
 
-def _looked(system: System, wanted: dict) -> dict:
+def _looked(system: System, wanted: dict[str, Any]) -> dict[str, Any]:
     found = host_restore.look(system, wanted["units"], wanted["folder"])
     if wanted["url"]:
         asked = (wanted["url"], wanted["authority"], wanted["certificate"], wanted["key"])

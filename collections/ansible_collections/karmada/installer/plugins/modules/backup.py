@@ -41,6 +41,13 @@ options:
     type: list
     elements: dict
     default: []
+  restores:
+    description: >-
+      The documents of kind EtcdRestore beside the document. A backup that one of them names is not deleted, as long as
+      that restore is not over.
+    type: list
+    elements: dict
+    default: []
   now:
     description: Name of an EtcdBackup of which a backup is taken at once, due or not. No other is looked at.
     type: str

@@ -137,6 +137,12 @@ options:
     type: list
     elements: str
     default: []
+  without_backup:
+    description: >-
+      Name of the backup that is restored, once more, to restore it although what is there cannot be backed up: the
+      target takes nothing, or no copy of its etcd is sound. Its data stays beside the new in any case.
+    type: str
+    default: ""
   clusters:
     description:
       - >-
@@ -176,6 +182,11 @@ options:
     description: >-
       Members that do not answer when a control plane that has moved is released, and that may follow the place it came
       from until a run reaches them.
+    type: list
+    elements: str
+    default: []
+  joined:
+    description: Members that tasks of the role have had follow this place in the step Fence.
     type: list
     elements: str
     default: []

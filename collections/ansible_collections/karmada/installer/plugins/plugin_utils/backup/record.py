@@ -22,6 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from ..components.moving import Claim
 from ..document import crd
 from ..encoding import base64_text
 from ..problems import Problem, ProblemsError, Reason
@@ -29,6 +30,8 @@ from ..redaction import shown
 
 #: Increased when a field is added that a restore needs, or one changes its meaning.
 FORMAT = 1
+#: Format of the record of a control plane that was moved: it has the claim of the place.
+FORMAT_MOVED = 2
 #: Names of the files of a backup.
 SNAPSHOT, KEYS, RECORD = "snapshot.age", "keys.age", "manifest.json"
 #: A record has some KiB; more is none of ours.
@@ -92,7 +95,8 @@ class Record:
     everything that etcd acknowledged is in it (ISO 8601, UTC). ``revision`` and ``hash`` are etcd's, the hash as of
     ``hashkv`` at that revision. ``counts``: kind of object → number of keys. ``members`` are those of etcd,
     ``clusters`` those of Karmada. ``pins``: image → digest to which its tag led. ``dirty`` says what was unfinished;
-    empty if nothing was.
+    empty if nothing was. ``claim`` is that of the place where it was taken (``components.moving``); empty if the
+    control plane was never moved, or an earlier version did not note it.
     """
 
     name: str
@@ -120,11 +124,17 @@ class Record:
     host_cluster: str = ""
     pins: Mapping[str, str] = field(default_factory=dict)
     dirty: str = ""
+    claim: str = ""
 
     @property
     def start(self) -> datetime:
         """``started`` as a moment."""
         return datetime.fromisoformat(self.started)
+
+    @property
+    def of_place(self) -> Claim:
+        """``claim`` as such."""
+        return Claim.of(self.claim)
 
     @property
     def size(self) -> int:
@@ -135,6 +145,15 @@ class Record:
 def new_name(deployment: str, start: datetime, random: str) -> str:
     """Name of a backup; ``random`` are six hexadecimal digits, so that two runs of one second do not meet."""
     return f"{deployment}-{start.astimezone(UTC).strftime(_MOMENT)}-{random}"
+
+
+def start_in(name: str) -> datetime | None:
+    """Moment in the name of a backup; None if there is none in it."""
+    found = _NAME.fullmatch(name)
+    try:
+        return datetime.strptime(found[3], _MOMENT).replace(tzinfo=UTC) if found else None
+    except ValueError:
+        return None
 
 
 def is_name(text: str, deployment: str) -> bool:
@@ -222,7 +241,10 @@ def _canonical(content: Any) -> bytes:
 
 def _plain(record: Record) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(asdict(record)))
-    return {"format": FORMAT, **found}
+    if not record.claim:
+        # As before there were moves, so that earlier versions read it.
+        del found["claim"]
+    return {"format": FORMAT_MOVED if record.claim else FORMAT, **found}
 
 
 def _record(content: Mapping[str, Any]) -> Record:
@@ -230,6 +252,7 @@ def _record(content: Mapping[str, Any]) -> Record:
     if not is_name(fields["name"], fields["deployment"]):
         raise ValueError(f"{crd.shown(fields['name'])} is not the name of a backup of {fields['deployment']}")
     datetime.fromisoformat(fields["started"])
+    Claim.of(fields.get("claim", ""))
     fields["files"] = {name: StoredFile(**each) for name, each in fields["files"].items()}
     fields["authorities"] = {name: AuthorityRecord(**each) for name, each in fields["authorities"].items()}
     fields["versions"] = Versions(**fields["versions"])
@@ -252,7 +275,7 @@ _MOMENT_FORM: dict[str, Any] = {
     "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[+]00:00$",
 }
 _FIELDS: dict[str, dict[str, Any]] = {
-    "format": {"type": "integer", "minimum": 1, "maximum": FORMAT},
+    "format": {"type": "integer", "minimum": 1, "maximum": FORMAT_MOVED},
     **dict.fromkeys(("name", "series", "deployment", "home", "owner", "cluster_id", "dirty"), _TEXT),
     **dict.fromkeys(("encryption_provider", "mode", "host_cluster", "purpose"), _TEXT),
     **dict.fromkeys(("duration_seconds", "revision", "hash", "total_keys"), _NUMBER),
@@ -290,7 +313,7 @@ _FILE: dict[str, Any] = {
     "type": "object",
     "required": ["backup", "signature"],
     "properties": {
-        "backup": {"type": "object", "required": list(_FIELDS), "properties": _FIELDS},
+        "backup": {"type": "object", "required": list(_FIELDS), "properties": {**_FIELDS, "claim": _TEXT}},
         "signature": {
             "type": "object",
             "required": ["algorithm", "key", "value"],

@@ -20,7 +20,7 @@ from ..libraries import missing_library
 from ..problems import Problem, ProblemsError, Reason
 from . import workplace
 from .encryption import Writable, reader_only
-from .targets import ABANDONED, CHUNK, Target, not_deleted
+from .targets import ABANDONED, CHUNK, FileError, Target, not_deleted
 
 try:
     import boto3
@@ -163,7 +163,9 @@ class S3Target(Target):
         except botocore.exceptions.ClientError as error:
             code = _code(error)
             if what and code in ("NoSuchKey", "404"):
-                raise self._problem(f"{what} is not there", "use another backup") from None
+                raise FileError(
+                    self._problem(f"{what} is not there", "use another backup").problems[0], is_gone=True
+                ) from None
             raise self._problem(_words(error), _REMEDIES.get(code, "look what the store says of it")) from None
         except boto3.exceptions.Boto3Error as error:
             # What goes wrong in an upload is told with its cause as text.

@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from ..api_object import Object
-from ..components.state import State
-from ..document import backups, manifest
+from ..components.state import PART_RELEASED, RELEASED, UNDONE, State
+from ..document import backups, manifest, restores
 from ..document.backups import Wanted
 from ..kube.errors import ApiError
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
-from . import record, retention, targets
+from . import due, record, retention, targets
 from .record import RECORD, Record
 from .targets import Target
 
@@ -85,7 +85,13 @@ def found(target: Target, own_signer: str) -> list[Found]:
     listed = []
     for name in target.names():
         sink = _Record()
-        target.get(name, RECORD, sink)
+        try:
+            target.get(name, RECORD, sink)
+        except targets.FileError as error:
+            # One that another run has deleted since the list was made is none.
+            if not error.is_gone:
+                listed.append(Found(name, None, trouble=str(error.problems[0])))
+            continue
         where = f"{target.where.rstrip('/')}/{name}/{RECORD}"
         try:
             read = record.opened(sink.getvalue(), where)
@@ -100,16 +106,52 @@ def found(target: Target, own_signer: str) -> list[Found]:
     return listed
 
 
-def own(listed: Iterable[Found], series: str, owner: str | None) -> dict[str, Record]:
+def own(listed: Iterable[Found], series: str, state: State | None) -> dict[str, Record]:
     """Verified backups of a series of this instance: name → record. Nothing else is counted, or deleted.
 
-    ``owner`` None: of whatever control plane, as the signature alone tells whose they are.
+    Owner, key and series move along with a control plane, so what another place of it has taken meanwhile is none of
+    these. ``state`` None: of whatever control plane, as the signature alone tells whose they are.
     """
     return {
         each.name: each.record
         for each in listed
-        if each.record and each.ours and each.record.series == series and owner in (None, each.record.owner)
+        if each.record
+        and each.ours
+        and each.record.series == series
+        and (state is None or (each.record.owner == state.owner and _is_of_this_place(each.record, state)))
     }
+
+
+def _is_of_this_place(found: Record, state: State) -> bool:
+    """Return whether a backup is of the history of this place: taken here, or before the control plane came here."""
+    theirs, taken = found.of_place, state.taken_over
+    if theirs.epoch >= state.claim.epoch:
+        return theirs == state.claim
+    if taken is None or theirs.epoch >= taken.epoch:
+        return True
+    came = record.start_in(taken.backup)
+    return came is None or found.start <= came
+
+
+def refuse_left(listed: Iterable[Found], state: State, target: Target) -> None:
+    """Raise ProblemsError if this place was left: handed over, or another place of it has backed up here since.
+
+    A place that was lost and comes back knows of nothing: its timer would go on in the series of the other place.
+    """
+    remedy = "work on it there, and uninstall it here, which leaves members as they are"
+    if state.handed_over and state.handed_over.is_over:
+        what = "the control plane was handed over, and backs up where it is now"
+        raise ProblemsError(Problem(what, target.where, remedy, reason=Reason.MOVED))
+    for each in listed:
+        found = each.record
+        if found and each.ours and found.owner == state.owner and found.of_place.epoch > state.claim.epoch:
+            what = (
+                f"{found.name} is of the same control plane at another place, {found.home}/{found.deployment}, since "
+                f"its move number {found.of_place.epoch}; this place knows of {state.claim.epoch}, so it was left, and "
+                "does not back up any more"
+            )
+            more = "; if that place was given up before members followed it, delete its backups from the target"
+            raise ProblemsError(Problem(what, target.where, remedy + more, reason=Reason.MOVED))
 
 
 def starts(own_backups: Mapping[str, Record]) -> dict[str, datetime]:
@@ -117,12 +159,21 @@ def starts(own_backups: Mapping[str, Record]) -> dict[str, datetime]:
     return {name: each.start for name, each in own_backups.items()}
 
 
-def delete_old(target: Target, series: Wanted, own_backups: Mapping[str, Record], in_use: Collection[str]) -> Deleted:
-    """Delete what is not kept any more, and what killed runs have left; only after a success."""
+def newest(own_backups: Mapping[str, Record], now: datetime) -> Record | None:
+    """Newest of them that a clock can have shown; None if there is none. Who means another one names it."""
+    at = due.newest_of(starts(own_backups).values(), now)
+    return next((each for each in own_backups.values() if each.start == at), None)
+
+
+def delete_old(
+    target: Target, series: Wanted, own_backups: Mapping[str, Record], in_use: Collection[str], now: datetime
+) -> Deleted:
+    """Delete what is not kept any more, and what killed runs have left by ``now``; only after a success."""
     gone: list[str] = []
     problems: list[Problem] = []
-    newest = max(each.start for each in own_backups.values())
-    for name in (*retention.to_delete(starts(own_backups), series.retention, in_use), *target.abandoned(newest)):
+    # By the younger of both clocks: by one that was ahead once, what is being stored right now would be abandoned.
+    by = min(now, max(each.start for each in own_backups.values()))
+    for name in (*retention.to_delete(starts(own_backups), series.retention, in_use), *target.abandoned(by)):
         try:
             target.delete(name)
         except ProblemsError as error:
@@ -132,10 +183,43 @@ def delete_old(target: Target, series: Wanted, own_backups: Mapping[str, Record]
     return Deleted(tuple(gone), tuple(problems))
 
 
+def waits(state: State) -> bool:
+    """Return whether what is there now may be taken back by a restore, so that only who asks for it backs it up."""
+    found = state.restore
+    # From its first part on a release cannot be taken back, and what is there goes on.
+    return found is not None and not found.is_over and found.step != PART_RELEASED
+
+
 def in_use(state: State) -> tuple[str, ...]:
     """Names of backups that a restore under way needs, or was preceded by."""
     found = state.restore
-    return () if found is None or found.is_over else (found.backup, found.before)
+    if found is None or found.is_over:
+        return ()
+    upon = (found.former_restore.backup, found.former_restore.before) if found.former_restore else ()
+    return (found.backup, found.before, *upon)
+
+
+def meant(run: Run, beside: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Names of backups that EtcdRestores name which are not over: one may wait for days to be confirmed.
+
+    Of objects, those that may be listed; a backup is taken without the right to that, too.
+    """
+    documents = beside
+    if run.connection.object_uid is not None:
+        home = run.deployment["metadata"]["namespace"]
+        try:
+            documents = run.home.list(manifest.API_VERSION, restores.KIND, home)
+        except ApiError:
+            return set()
+    done = run.state.restore if run.state.restore and run.state.restore.is_over else None
+    found = set[str]()
+    for each in documents:
+        asked, status = each.get("spec") or {}, each.get("status") or {}
+        names = {asked.get("backup") or "", asked.get("confirm") or "", status.get("backup") or ""} - {""}
+        over = done is not None and done.name == each["metadata"]["name"] and done.backup in names
+        if not over and status.get("phase") not in (RELEASED, UNDONE):
+            found |= {str(name) for name in names}
+    return found
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import platform
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from ..artifacts import programs as program_files
 from ..artifacts.programs import ARCHITECTURES
 from ..artifacts.tools import ETCDUTL
 from ..components.image_pins import Held
-from ..components.state import COLLECTION_VERSION, LastBackup, State, to_files
+from ..components.state import COLLECTION_VERSION, MOST_SERIES, LastBackup, State, to_files
 from ..components.table import ETCD
 from ..components.types import Component
 from ..document.backups import Wanted
@@ -159,8 +159,11 @@ def program_paths(run: Run, *components: Component) -> dict[str, Path]:
     return {name: each.path for name, each in found.items()}
 
 
-def backup(run: Run, series: Wanted, target: Target, purpose: Purpose) -> Taken:
-    """Take a backup of a series from members that answer here. Raises ProblemsError; nothing is in the list then."""
+def backup(run: Run, series: Wanted, target: Target, purpose: Purpose, known: Collection[str] | None = None) -> Taken:
+    """Take a backup of a series from members that answer here. Raises ProblemsError; nothing is in the list then.
+
+    ``known`` are the names of all EtcdBackups, as far as they can be listed: of others nothing stays on record.
+    """
     ensure_signing_key(run)
     for attempt in range(1, ATTEMPTS + 1):
         with workplace.opened() as folder:
@@ -168,7 +171,8 @@ def backup(run: Run, series: Wanted, target: Target, purpose: Purpose) -> Taken:
             try:
                 with _forgetting(target, begun.name):
                     draft = begun.take(begun.fetched(), purpose)
-                    return Taken(_recorded(run, series, target, begun.beginning, draft), tuple(begun.problems))
+                    made = _recorded(run, series, target, begun.beginning, draft, known)
+                    return Taken(made, tuple(begun.problems))
             except AnewError as error:
                 run.say(f"{error}; the backup is begun anew")
     raise each_time(run)
@@ -198,15 +202,16 @@ def stored(
     return tuple(begun.problems)
 
 
-def recorded(run: Run, series: Wanted, target: Target, folder: Path) -> Record:
+def recorded(run: Run, series: Wanted, target: Target, folder: Path, known: Collection[str] | None = None) -> Record:
     """Make a backup of what ``stored`` has stored and noted in a folder, with the lock held and the state read again.
 
-    Raises ProblemsError, and AnewError if another attempt may succeed; nothing of it is in the target then.
+    ``known`` is as for ``backup``. Raises ProblemsError, and AnewError if another attempt may succeed; nothing of it is
+    in the target then.
     """
     found = _draft(folder)
     made = record.opened(found["record"].encode(), str(folder))
     with _forgetting(target, made.name):
-        return _recorded(run, series, target, Beginning.of(found["beginning"]), made)
+        return _recorded(run, series, target, Beginning.of(found["beginning"]), made, known)
 
 
 def discard(target: Target, folder: Path) -> None:
@@ -311,6 +316,7 @@ class _Attempt:
             host_cluster=self.state.host_cluster,
             pins=self.state.digests,
             dirty=self._dirty(sent.statuses),
+            claim=str(self.state.claim),
         )
 
     def _snapshot(self, member: EtcdClient, sender: EndpointStatus) -> tuple[Path, int]:
@@ -373,7 +379,9 @@ class _Attempt:
         return "; ".join(told)[:1000]
 
 
-def _recorded(run: Run, series: Wanted, target: Target, beginning: Beginning, made: Record) -> Record:
+def _recorded(
+    run: Run, series: Wanted, target: Target, beginning: Beginning, made: Record, known: Collection[str] | None
+) -> Record:
     """Sign and store the record, which makes it a backup, and note it in the state."""
     with run.recording():
         if Beginning.now(run.state).generation != beginning.generation:
@@ -384,8 +392,20 @@ def _recorded(run: Run, series: Wanted, target: Target, beginning: Beginning, ma
         expected = StoredFile(len(text), record.digest(text), 0, "")
         targets.read_back(target, made.name, RECORD, expected)
         last = last_of(series, made, run.state.claim.epoch)
-        run.save(replace(run.state, backups={**run.state.backups, series.name: last}))
+        run.save(replace(run.state, backups=with_last(run.state.backups, series.name, last, known)))
     return made
+
+
+def with_last(
+    before: Mapping[str, LastBackup], series: str, last: LastBackup, known: Collection[str] | None
+) -> dict[str, LastBackup]:
+    """Newest backups by series with this one, and without series that have no document any more.
+
+    Where documents cannot be listed, or are too many, the ones that were backed up last are kept.
+    """
+    others = {name: each for name, each in before.items() if name != series and (known is None or name in known)}
+    newest = sorted(others, key=lambda name: others[name].started, reverse=True)[: MOST_SERIES - 1]
+    return {**{name: each for name, each in others.items() if name in newest}, series: last}
 
 
 def last_of(series: Wanted, made: Record, epoch: int) -> LastBackup:

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -28,7 +29,21 @@ CHUNK = 1 << 20
 ABANDONED = timedelta(days=1)
 #: Files of a backup in the order in which they are deleted.
 FILES = (RECORD, SNAPSHOT, KEYS)
+#: What a file is called until it is whole.
+_PART = ".part"
+#: Errors of one file, which say nothing about the rest of the place.
+_OF_A_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO, errno.EISDIR)
+#: Answers of file systems without hard links.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 _STAMP = re.compile(r"-(\d{8}t\d{6}z)-[0-9a-f]{6}\Z")
+
+
+class FileError(ProblemsError):
+    """One file of a place cannot be read, which is no reason to use nothing else. ``is_gone``: it is not there."""
+
+    def __init__(self, problem: Problem, *, is_gone: bool) -> None:
+        super().__init__(problem)
+        self.is_gone = is_gone
 
 
 class Target(ABC):
@@ -73,7 +88,7 @@ class Target(ABC):
 
     @abstractmethod
     def get(self, name: str, file: str, into: Writable) -> None:
-        """Write the content of a file into another one."""
+        """Write the content of a file into another one. Raises FileError for what is wrong with this file alone."""
 
     @abstractmethod
     def _entries(self) -> Iterable[tuple[str, str]]:
@@ -116,10 +131,13 @@ class DirectoryTarget(Target):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._require_room(size)
-            with open(folder / file, "xb", opener=reader_only) as stream:
+            # A name that is there is a whole file, also after a power cut: by the record, a backup exists.
+            part = folder / (file + _PART)
+            with open(part, "xb", opener=reader_only) as stream:
                 shutil.copyfileobj(content, stream, CHUNK)
                 stream.flush()
                 os.fsync(stream.fileno())
+            _named(part, folder / file)
             for each in (folder, self._folder):
                 descriptor = os.open(each, os.O_RDONLY | os.O_DIRECTORY)
                 try:
@@ -134,25 +152,42 @@ class DirectoryTarget(Target):
     def get(self, name: str, file: str, into: Writable) -> None:
         """Copy the file."""
         try:
-            descriptor = os.open(self._folder / name / file, os.O_RDONLY | os.O_NOFOLLOW)
+            # A pipe would keep whoever opens it waiting for one who writes.
+            descriptor = os.open(self._folder / name / file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as stream:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise self._of_file(name, file, "is no file", is_gone=False)
                 shutil.copyfileobj(stream, into, CHUNK)
         except OSError as error:
+            if error.errno in _OF_A_FILE:
+                why = (error.strerror or str(error)).lower()
+                raise self._of_file(name, file, why, is_gone=error.errno == errno.ENOENT) from None
             raise self._unusable(error) from None
 
     def _entries(self) -> Iterable[tuple[str, str]]:
         try:
             names = [each.name for each in os.scandir(self._folder) if each.is_dir(follow_symlinks=False)]
-            return [(name, each.name) for name in names for each in os.scandir(self._folder / name)]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise self._unusable(error) from None
+        return [(name, file) for name in names for file in self._files(name)]
+
+    def _files(self, name: str) -> list[str]:
+        """Files of a folder. Of one that nobody may look into, the record is told, by which its trouble is."""
+        try:
+            with os.scandir(self._folder / name) as found:
+                return ["" if _is_empty_record(each) else each.name for each in found]
+        except FileNotFoundError:
+            return []
+        except OSError:
+            return [RECORD]
 
     def _remove(self, name: str, file: str) -> None:
         path = self._folder / name / file
         try:
             path.unlink(missing_ok=True)
+            path.with_name(file + _PART).unlink(missing_ok=True)
             if file == FILES[-1]:
                 # What else somebody has put there stays, and its folder with it.
                 with suppress(OSError):
@@ -164,6 +199,11 @@ class DirectoryTarget(Target):
         found = os.statvfs(self._folder)
         if found.f_bavail * found.f_frsize < size:
             raise OSError(errno.ENOSPC, "No space left on device")
+
+    def _of_file(self, name: str, file: str, why: str, *, is_gone: bool) -> FileError:
+        remedy = "use another backup, or look who else writes there"
+        where = f"{self.where.rstrip('/')}/{name}/{file}"
+        return FileError(Problem(why, where, remedy, reason=Reason.BACKUP_TARGET_UNUSABLE), is_gone=is_gone)
 
     def _taken(self, name: str, file: str) -> ProblemsError:
         remedy = "nothing is overwritten; look who else writes there"
@@ -177,6 +217,27 @@ class DirectoryTarget(Target):
 
     def _problem(self, what: str, remedy: str, where: str = "") -> ProblemsError:
         return ProblemsError(Problem(what, where or self.where, remedy, reason=Reason.BACKUP_TARGET_UNUSABLE))
+
+
+def _named(part: Path, path: Path) -> None:
+    """Give a whole file its name, unless that is taken. Raises OSError."""
+    try:
+        os.link(part, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            part.unlink()
+            raise
+        if os.path.lexists(path):
+            part.unlink()
+            raise FileExistsError(errno.EEXIST, "File exists") from None
+        part.rename(path)
+    else:
+        part.unlink()
+
+
+def _is_empty_record(entry: os.DirEntry[str]) -> bool:
+    """Return whether this is what a power cut has left of a record, where that was written under its own name."""
+    return entry.name == RECORD and entry.is_file(follow_symlinks=False) and entry.stat().st_size == 0
 
 
 def opened(

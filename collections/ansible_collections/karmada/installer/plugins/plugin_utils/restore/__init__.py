@@ -58,9 +58,9 @@ Data
 
 The new data lies in the next ``gen-<n>`` of each volume, so that going there and back is one word of the state. It has
 a token of its own, which is the fence against members that could not be stopped, and a revision above any that a client
-has seen, with all before it compacted, so that watchers are told. No data is deleted: folders that nobody uses are on
-record (``aside``) until a person has them emptied by name (``cleanup``), by a pod in which etcd itself does it; plain
-hosts remove them.
+has seen (``beginning``), with all before it compacted, so that watchers are told. No data is deleted: folders that
+nobody uses are on record (``aside``) until a person has them emptied by name (``cleanup``), by a pod in which etcd
+itself does it; plain hosts remove them.
 
 Places
 ------

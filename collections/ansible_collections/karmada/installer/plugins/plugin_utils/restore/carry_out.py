@@ -7,7 +7,6 @@ by tasks of the role, between their begin and their end.
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,9 +15,8 @@ from typing import Any
 
 from ..backup import series as backup_series
 from ..backup import take, workplace
-from ..components.etcd_configuration import folder_of
 from ..components.etcd_state import EtcdMemberState, EtcdState
-from ..components.state import RestoreState
+from ..components.state import PART_RELEASED, RestoreState
 from ..components.table import ETCD
 from ..document.backups import KIND as BACKUP_KIND
 from ..kube.apply import Change
@@ -26,11 +24,9 @@ from ..kube.errors import ApiError
 from ..problems import Problem, ProblemsError, Reason
 from ..run import restoring
 from ..run.run import Run
-from . import agents, check, delivery, drift, new_data, proof, take_over
+from . import agents, beginning, check, delivery, drift, held, means_of_place, proof, take_over
 from .check import Asked, Chosen
-from .in_pods import InPods
-from .means import GOES_ON, LOOK_SECONDS, Means
-from .on_hosts import OnHosts
+from .means import GOES_ON, LOOK_SECONDS
 from .plan import (
     ENDS,
     EVERYTHING,
@@ -39,13 +35,15 @@ from .plan import (
     Seen,
     Step,
     is_quarantined,
-    may_begin_anew,
     next_step,
     recorded,
 )
 from .release import Releasing
-from .source import Source, judged
+from .source import judged
 from .turn import DONE, STOPS, TOLD, Delivered, Done
+
+#: How a user goes without a backup of what is there.
+_WITHOUT = "-e restore_without_backup"
 
 
 @dataclass
@@ -61,8 +59,7 @@ class Restoring:
     _rest: str = ""
 
     def __post_init__(self) -> None:
-        kind = InPods if self.run.place.in_pods else OnHosts
-        self.means: Means = kind(self.run, self.timeout, self.changes)
+        self.means = means_of_place.means(self.run, self.timeout, self.changes)
         self.release = Releasing(self.run, self.goal, self.asked, self.means, self.changes, self._save)
 
     # -- what is next ------------------------------------------------------------------------------------------------
@@ -75,10 +72,13 @@ class Restoring:
         run, stored = self.run, self.run.stored_state
         take.refuse(run)
         check.refuse_place(run)
-        if held := restoring.problem(stored, run.operation, run.place.where):
-            raise ProblemsError(held, "nothing was changed")
-        if stored and stored.restore and not may_begin_anew(stored.restore, stored.etcd.generation):
-            check.require_same(run, self.asked, stored.restore)
+        if refused := restoring.problem(stored, run.operation, run.place.where):
+            raise ProblemsError(refused, "nothing was changed")
+        under_way = stored.restore if stored else None
+        if stored and under_way and check.goes_on(run, self.asked, under_way, stored.etcd.generation):
+            if under_way.step == PART_RELEASED:
+                way = "to restore another backup, name it: spec.backup, and -e restore_confirm=BACKUP"
+                run.say(f"{under_way.backup} was restored, and a part of it is released; {way}")
             return False
         before = take.generation(run.state), run.state.restore
         found = judged(run, self.asked, stored.restore if stored else None, self.timeout)
@@ -91,8 +91,10 @@ class Restoring:
                 what, remedy = "another run has changed etcd, or restores it, since this one looked", "run it again"
                 problem = Problem(what, run.place.where, remedy, reason=Reason.LOCKED)
                 raise ProblemsError(problem, "nothing was stopped")
-            run.save(replace(run.state, restore=self._record(source)))
+            run.save(replace(run.state, restore=beginning.record(run, source)))
         run.go_on_with(run.state)
+        if upon := self._restore.former_restore:
+            run.say(f"of {upon.backup} was released: {held.in_words(upon.parts)}; in the quarantine that is held, too")
         return True
 
     def look_again(self) -> None:
@@ -170,9 +172,20 @@ class Restoring:
             if last:
                 # Until a person decides, nothing of it is unfinished.
                 journal = replace(journal, finished=datetime.now(UTC).isoformat(), step="")
-            restore = replace(self._restore, step=done or step)
+            restore = self._recorded_after(step, done)
             self.run.save(replace(self.run.state, journal=journal, restore=restore))
         self.run.go_on_with(self.run.state)
+
+    def _recorded_after(self, step: Step, done: str) -> RestoreState:
+        restore = self._restore
+        if step is Step.UNDONE and restore.former_restore:
+            # What that one holds is held by the data that is in use again. Revisions of this one have been seen.
+            upon = restore.former_restore
+            seen = max(upon.revision, restore.revision)
+            return replace(upon, aside=restore.aside, came_back=True, revision=seen)
+        # After a release nobody goes back there.
+        kept = None if step is Step.RELEASED else restore.former_restore
+        return replace(restore, step=done or step, former_restore=kept)
 
     def _acts(self) -> dict[Step, Callable[[], None]]:
         return {
@@ -196,7 +209,7 @@ class Restoring:
             Step.TURN_BACK: self._turn_back,
             Step.PART_RELEASED: self.release.part_released,
             Step.RELEASED: lambda: self._put_aside(self._restore.former),
-            Step.UNDONE: lambda: self._put_aside(EtcdState("", self._restore.generation)),
+            Step.UNDONE: self._undone,
         }
 
     def _ends(self, done: Done) -> dict[Step, Callable[[], None]]:
@@ -228,34 +241,6 @@ class Restoring:
         fenced = take_over.is_fenced(self.run.state)
         return Seen(journal, self.run.state.etcd.generation, running, parts, loose=loose, fenced=fenced)
 
-    def _record(self, source: Source) -> RestoreState:
-        run, chosen, record = self.run, source.chosen, source.chosen.record
-        former, earlier = run.state.etcd, run.state.restore
-        replaced = {record.cluster_id, *(each.cluster_id for each in source.live.statuses)}
-        aside = earlier.aside if earlier else ()
-        # Of one that is given up half way back, what it holds is held, and its data may have been made.
-        given_up = earlier if earlier and not earlier.is_over else None
-        if given_up:
-            aside = tuple(sorted({*aside, folder_of(given_up.generation)}))
-        used = [former.generation, *(int(each.split("-")[1]) for each in aside)]
-        return RestoreState(
-            name=chosen.wanted.name,
-            series=chosen.series.name,
-            backup=record.name,
-            started=run.now.isoformat(timespec="seconds"),
-            token=secrets.token_hex(16),
-            generation=max(used) + 1,
-            bump=new_data.bump(run.now - source.since),
-            former=former,
-            members=new_data.members(run.state),
-            held=given_up.held if given_up else (),
-            closed=given_up.closed if given_up else False,
-            replaced=tuple(sorted(replaced)),
-            counts=dict(record.counts),
-            aside=aside,
-            survivor=source.survivor,
-        )
-
     def _save(self, **fields: Any) -> None:
         with self.means.writing("note how far the restore is"):
             self.run.save(replace(self.run.state, restore=replace(self._restore, **fields)))
@@ -271,21 +256,53 @@ class Restoring:
     def _back_up(self) -> None:
         """Back up what is there; where etcd cannot be asked, its data stays beside the new, and that is all."""
         chosen = self._chosen()
+        if self._goes_without_backup:
+            self._told_without("what is there is not backed up, as was asked for")
+            return
         try:
             name = self.means.back_up(chosen.series, chosen.target)
         except ProblemsError as error:
-            if any(each.reason is not Reason.ETCD_UNHEALTHY for each in error.problems):
-                raise
-            what = "what is there could not be backed up, because no member of etcd answers; its data stays where it is"
-            self.run.tell(Problem.warning(what, Reason.CHECK_SKIPPED, self.run.place.where))
-            self._rest = ""
+            # One member that is corrupt is a reason to restore, and none to restore nothing.
+            if any(each.reason not in (Reason.ETCD_UNHEALTHY, Reason.INVALID_BACKUP) for each in error.problems):
+                raise ProblemsError([self._with_way(each) for each in error.problems], "nothing was stopped") from None
+            self._told_without(
+                f"what is there could not be backed up: {'; '.join(each.what for each in error.problems)}"
+            )
             return
         if name:
             self._save(before=name)
 
+    @property
+    def _goes_without_backup(self) -> bool:
+        """True if the user has named the backup that is restored once more, to restore it without one of what is there.
+
+        Raises ProblemsError if he has named another one.
+        """
+        named, meant = self.asked.without_backup, self._restore.backup
+        if named not in ("", meant):
+            what, remedy = f"{named} was named, and what is restored is {meant}", f"-e restore_without_backup={meant}"
+            problem = Problem(what, "restore_without_backup", remedy, reason=Reason.RESTORE_NOT_CONFIRMED)
+            raise ProblemsError(problem, "nothing was stopped")
+        return bool(named)
+
+    def _told_without(self, what: str) -> None:
+        """Tell that there is no backup of what is there, and have the role take none."""
+        what = f"{what}; its data stays where it is, beside the new"
+        self.run.tell(Problem.warning(what, Reason.CHECK_SKIPPED, self.run.place.where))
+        self._rest = ""
+
+    def _with_way(self, problem: Problem) -> Problem:
+        """The problem, and how to restore although it stays."""
+        way = f"to go without a backup of what is there, whose data stays: {_WITHOUT}={self._restore.backup}"
+        return replace(problem, remedy=f"{problem.remedy}; {way}" if problem.remedy else way)
+
     def _backed_up(self, done: Done) -> None:
         if done.troubles:
-            what, remedy = "; ".join(done.troubles), "mend that, and run it again"
+            what = "; ".join(done.troubles)
+            remedy = (
+                "mend that, and run it again; or go without a backup of what is there, whose data stays: "
+                f"{_WITHOUT}={self._restore.backup}"
+            )
             problem = Problem(what, self.run.place.where, remedy, reason=Reason.BACKUP_TARGET_UNUSABLE)
             raise ProblemsError(problem, "nothing was stopped")
         if done.backup:
@@ -393,7 +410,7 @@ class Restoring:
 
     def _fenced(self, done: Done) -> None:
         with self.means.writing("note that members follow this place"):
-            take_over.fenced(self.run, done.broken, self.asked.unfenced)
+            take_over.fenced(self.run, done.joined, done.broken, self.asked.unfenced)
         self.run.go_on_with(self.run.state)
 
     def _open(self) -> None:
@@ -445,10 +462,15 @@ class Restoring:
         self._save(undoing=True)
         self.means.forget()
 
+    def _undone(self) -> None:
+        self._put_aside(EtcdState("", self._restore.generation))
+        if upon := self._restore.former_restore:
+            parts = held.in_words(upon.parts)
+            self.run.say(f"it is what was restored from {upon.backup} again; released is {parts}, and the rest is held")
+
     def _put_aside(self, etcd: EtcdState) -> None:
         """Note the folders of data that nobody uses any more."""
         self.means.forget()
-        folders = {folder_of(etcd.generation, each) for each in etcd.members} or {folder_of(etcd.generation)}
-        aside = tuple(sorted({*self._restore.aside, *folders}))
+        aside = tuple(sorted({*self._restore.aside, *beginning.folders(etcd)}))
         self._save(aside=aside)
         self.run.say(f"data that nobody uses stays beside that of etcd: {', '.join(aside)}")

@@ -17,20 +17,20 @@ from ..backup.due import in_words
 from ..backup.record import KEYS, SNAPSHOT, AuthorityRecord, Record
 from ..backup.series import Found
 from ..backup.targets import Target
-from ..components.state import RELEASED, RestoreState
+from ..components.state import PART_RELEASED, RELEASED, RestoreState
 from ..components.table import ETCD_CA
 from ..document import manifest, restores
 from ..document.backups import KIND as BACKUP_KIND
 from ..document.backups import Wanted
 from ..document.restores import WantedRestore
-from ..etcd import access
 from ..etcd.client import EndpointStatus
 from ..kube.errors import ApiError
 from ..members.registration import CLUSTER_API
 from ..pki import x509
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
-from . import check_in_pods, check_on_hosts
+from . import etcd_checks
+from .plan import is_released, may_begin_anew
 
 _EXAMPLE = """\
 apiVersion: installer.karmada.io/v1alpha1
@@ -56,6 +56,8 @@ class Asked:
     #: Member of etcd whose data is restored instead of a backup, and the copy of it that has come from a plain host.
     survivor: str = ""
     fetched: Mapping[str, Any] = field(default_factory=dict)
+    #: Name of the backup that is restored, once more, where there can be none of what is there.
+    without_backup: str = ""
     #: What a release is about, all of it without names; and Works that were being deleted, by what becomes of objects.
     clusters: Sequence[str] = ()
     namespaces: Sequence[str] = ()
@@ -97,9 +99,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Chosen(Place):
-    """A backup, where it lies, and the documents that led to it."""
+    """A backup, where it lies, and the documents that led to it.
+
+    ``known`` are the backups of this control plane that lie there, of every series and of every place that it had.
+    """
 
     record: Record
+    known: tuple[Record, ...] = ()
 
     @property
     def where(self) -> str:
@@ -135,7 +141,7 @@ def opened(run: Run, asked: Asked) -> Place:
 def own_backups(run: Run, place: Place) -> list[Record]:
     """Backups of the series of a restore, of this control plane. Raises ProblemsError if they cannot be listed."""
     found = backup_series.found(place.target, backup_series.signer(run))
-    return list(backup_series.own(found, place.series.name, run.state.owner).values())
+    return list(backup_series.own(found, place.series.name, run.state).values())
 
 
 def choose(run: Run, asked: Asked, backup: str = "") -> Chosen:
@@ -147,13 +153,18 @@ def choose(run: Run, asked: Asked, backup: str = "") -> Chosen:
     wanted, series, target = place.wanted, place.series, place.target
     moves = run.stored_state is None
     found = backup_series.found(target, asked.signer if moves else backup_series.signer(run))
-    own = backup_series.own(found, series.name, None if moves else run.state.owner)
+    own = backup_series.own(found, series.name, None if moves else run.state)
     if moves and not asked.signer:
         raise ProblemsError(_nobody_signed(run, found, backup or wanted.backup, target), "nothing was changed")
     name = backup or wanted.backup or (asked.confirm if moves else "")
-    name = name or max(own, key=lambda each: own[each].start, default="")
+    # A place that was left may go on to back up: then the newest is not of the last place.
+    last = max((each.of_place.epoch for each in own.values()), default=0) if moves else 0
+    newest = backup_series.newest({key: each for key, each in own.items() if each.of_place.epoch >= last}, run.now)
+    name = name or (newest.name if newest else "")
     if name in own:
-        return Chosen(wanted, series, target, own[name])
+        of = own[name].owner
+        known = tuple(each.record for each in found if each.record and each.ours and each.record.owner == of)
+        return Chosen(wanted, series, target, own[name], known)
     there = next((each for each in found if each.name == name), None)
     if there is None:
         what = f"there is no backup {name}" if name else "there is no backup yet"
@@ -164,6 +175,8 @@ def choose(run: Run, asked: Asked, backup: str = "") -> Chosen:
         what = f"{name} is signed by {there.signer}, and not by the key that was named ({asked.signer})"
     elif not there.ours:
         what = f"{name} is not signed by this control plane, so that anybody may have written it"
+    elif (there.record.series, there.record.owner) == (series.name, run.state.owner):
+        what = f"{name} was taken at another place of this control plane, and is none of what this one has come from"
     else:
         what = f"{name} is of another series or of another control plane ({there.record.series})"
     remedy = "see which there are: karmada.installer.backup_list"
@@ -182,19 +195,34 @@ def _nobody_signed(run: Run, found: Sequence[Found], name: str, target: Target) 
     return Problem(what, target.where, remedy, reason=Reason.CONFIRMATION_REQUIRED)
 
 
-def require_same(run: Run, asked: Asked, under_way: RestoreState) -> None:
-    """Raise ProblemsError if the user means another backup than that of the restore under way."""
+def goes_on(run: Run, asked: Asked, under_way: RestoreState, generation: int) -> bool:
+    """Return whether the restore under way is to be gone on with, and not another one begun upon it.
+
+    Raises ProblemsError if the user means another backup than that of one that no other may take the place of.
+    """
+    if under_way.step != PART_RELEASED and may_begin_anew(under_way, generation):
+        return False
+    if not (other := _meant(run, asked, under_way)):
+        return True
+    if under_way.step == PART_RELEASED:
+        return False
+    what = f"{under_way.survivor or under_way.backup} is being restored ({under_way.name}), and {other} is meant now"
+    remedy = "take that back first: karmada.installer.restore_undo"
+    if is_released(under_way):
+        # There is no way back from there.
+        remedy = "have its release come to its end first: karmada.installer.release"
+    raise ProblemsError(_problem(what, run.place.where, remedy), "nothing was changed")
+
+
+def _meant(run: Run, asked: Asked, under_way: RestoreState) -> str:
+    """Name of what the user means if that is not the restore under way; empty if it is."""
     document = _all_wanted(run, asked).get(asked.name or under_way.name)
     meant = asked.confirm or ((document.backup or document.confirm) if document else "")
     name = asked.name or under_way.name
     same = ("", under_way.backup, under_way.survivor)
     member = asked.survivor or (document.survivor if document else "")
-    if name == under_way.name and meant in same and member in ("", under_way.survivor):
-        return
-    told = member or meant or name
-    what = f"{under_way.survivor or under_way.backup} is being restored ({under_way.name}), and {told} is meant now"
-    remedy = "take that back first: karmada.installer.restore_undo"
-    raise ProblemsError(_problem(what, run.place.where, remedy), "nothing was changed")
+    is_same = name == under_way.name and meant in same and member in ("", under_way.survivor)
+    return "" if is_same else member or meant or name
 
 
 def is_done(earlier: RestoreState, chosen: Chosen) -> bool:
@@ -249,7 +277,7 @@ def refuse_place(run: Run) -> None:
 
 def look(run: Run) -> Live:
     """See what answers of the control plane that is there."""
-    found = access.connect(run).status() if run.place.in_pods else check_on_hosts.statuses(run)
+    found = etcd_checks.of_place(run).statuses(run)
     statuses = [each for each in found if each.cause is None]
     try:
         with_modes = {
@@ -263,7 +291,7 @@ def look(run: Run) -> Live:
 
 def refuse(run: Run, chosen: Chosen, live: Live, asked: Asked) -> None:
     """Raise ProblemsError with all reasons why this backup cannot be restored here, damage of it included."""
-    place, size = check_in_pods if run.place.in_pods else check_on_hosts, chosen.record.files[SNAPSHOT].plain_size
+    of_members, size = etcd_checks.of_place(run), chosen.record.files[SNAPSHOT].plain_size
     refuse_backup(
         run,
         chosen,
@@ -271,7 +299,7 @@ def refuse(run: Run, chosen: Chosen, live: Live, asked: Asked) -> None:
         asked,
         [
             *_etcd(run),
-            *place.problems(run, size, max((each.db_size for each in live.statuses), default=0)),
+            *of_members.problems(run, size, max((each.db_size for each in live.statuses), default=0)),
             *_mode(run, chosen),
         ],
     )
@@ -418,6 +446,8 @@ def require_confirmed(chosen: Chosen, told: Sequence[str], confirm: str) -> None
     if confirm:
         what = f"{confirm} was confirmed, and the backup is {name}. {what[0].upper()}{what[1:]}"
     remedy = f"if that is meant: spec.confirm of the {restores.KIND}, or -e restore_confirm={name}"
+    if confirm:
+        remedy += f"; if {confirm} is meant, name it in spec.backup, too"
     raise ProblemsError(
         Problem(what, chosen.wanted.place, remedy, reason=Reason.RESTORE_NOT_CONFIRMED),
         "nothing was stopped, and nothing was changed",

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..etcd import raft_snapshot
+from ..etcd import access, raft_snapshot
+from ..etcd.client import EndpointStatus
 from ..kube.errors import ApiError
 from ..kube.objects import quantity
+from ..labels import OWNER_LABEL
 from ..problems import Problem, Reason
 from ..render import cluster_layout, etcd_restore
 from ..run.run import Run
@@ -27,6 +29,33 @@ def storage(run: Run) -> Iterator[Problem]:
         what = "members of etcd keep their data in their pods (emptyDir), and it would go with them"
         remedy = "install a control plane with volumes, and restore it there"
         yield _problem(what, "spec.components.etcd.local.volumeData", remedy)
+
+
+def statuses(run: Run) -> list[EndpointStatus]:
+    """Members as they answer through the host cluster."""
+    return access.connect(run).status()
+
+
+def statuses_by_name(run: Run) -> dict[str, EndpointStatus]:
+    """Members on record as they answer through the host cluster, by name."""
+    names = access.names(run)
+    return {names[each.url]: each for each in statuses(run)}
+
+
+def data_there(run: Run) -> Iterator[Problem]:
+    """Volumes of an etcd of this name, with whose data the new one would begin; or pods, with which data would go."""
+    claims = {f"data-{each.name}" for each in run.state.etcd.members}
+    yield from storage(run)
+    found = run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace)
+    there = sorted({each["metadata"]["name"] for each in found} & claims)
+    if run.state.etcd.storage == "hostPath":
+        # Volumes in directories of nodes are named after the owner, and that has moved along.
+        labels = f"{OWNER_LABEL}={run.state.owner}"
+        there += [each["metadata"]["name"] for each in run.host_cluster.list("v1", "PersistentVolume", labels=labels)]
+    if there:
+        remedy = "keep what is in them, and delete them; or use another namespace, without hostPath"
+        what = f"data of an etcd is there already: {', '.join(there)}"
+        yield _problem(what, f"namespace {run.namespace}", remedy)
 
 
 def _claims(run: Run, size: int, there: int) -> Iterator[Problem]:

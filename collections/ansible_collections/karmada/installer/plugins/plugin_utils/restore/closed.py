@@ -7,6 +7,7 @@ nobody takes a configuration for the proof: every API server is asked by itself.
 
 from __future__ import annotations
 
+from ..api_object import Object
 from ..components.table import CLIENT_SIGNING_CA, KARMADA_APISERVER, KARMADA_CA
 from ..components.types import KeyPair
 from ..kube.errors import ApiError
@@ -31,6 +32,25 @@ def asker(run: Run) -> KeyPair:
     return x509.issue(wanted, run.state.authorities[CLIENT_SIGNING_CA], "ECDSA-P256", run.now, STEP_LIFETIME)
 
 
+def api_servers(run: Run) -> list[str]:
+    """Pods of API servers that have not come to their end. Raises ApiError if there is none: nothing was asked then.
+
+    One that was evicted stays as an object, and answers nobody.
+    """
+    labels = run.instance.pod_selector(KARMADA_APISERVER.name)
+    pods: list[Object] = run.host_cluster.list("v1", "Pod", run.namespace, labels=labels)
+    found = [each["metadata"]["name"] for each in pods if not has_ended(each)]
+    if not found:
+        what = f"no pod of {KARMADA_APISERVER.name} is there to be asked"
+        raise ApiError(run.host_cluster.name, "GET", "/api/v1/pods", 0, "", what)
+    return found
+
+
+def has_ended(pod: Object) -> bool:
+    """Return whether nothing of a pod runs any more, or ever will."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
 def accepting_agents(run: Run) -> list[str]:
     """Pods of API servers that accept the certificate of an agent. Raises ApiError if one cannot be asked."""
     authorities, instance = run.state.authorities, run.instance
@@ -41,10 +61,7 @@ def accepting_agents(run: Run) -> list[str]:
     url = f"https://{instance.service_host(KARMADA_APISERVER.name)}:{port}"
     access = from_parts(url, ca_pem=ca_pem, cert_pem=cert_pem, key_pem=key_pem)
     found = []
-    for pod in run.host_cluster.list(
-        "v1", "Pod", run.namespace, labels=run.instance.pod_selector(KARMADA_APISERVER.name)
-    ):
-        name = pod["metadata"]["name"]
+    for name in api_servers(run):
         server = cluster_behind(run.host_cluster, run.namespace, name, port, access, f"the API server {name}")
         try:
             server.get_raw(PATH, retry_seconds=0)

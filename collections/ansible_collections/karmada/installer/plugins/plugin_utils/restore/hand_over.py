@@ -25,15 +25,12 @@ from ..document.backups import Wanted
 from ..kube.apply import Change
 from ..kube.cluster import Cluster
 from ..kube.step import Mode, StepRunner
-from ..members import epoch, join
+from ..members import epoch, follow, join
 from ..members.join import Outcome
 from ..problems import Problem, ProblemsError, Reason
 from ..run import restoring
 from ..run.run import Run
-from . import agents, check, hand_over_plan
-from .in_pods import InPods
-from .means import Means
-from .on_hosts import OnHosts
+from . import agents, check, hand_over_plan, means_of_place
 from .plan import ENDS, EVERYTHING, Step
 from .turn import DONE, STOPS, TOLD, Done
 
@@ -75,8 +72,7 @@ class HandingOver:
     _rest: str = ""
 
     def __post_init__(self) -> None:
-        kind = InPods if self.run.place.in_pods else OnHosts
-        self.means: Means = kind(self.run, self.timeout, self.changes)
+        self.means = means_of_place.means(self.run, self.timeout, self.changes)
 
     # -- what is next ------------------------------------------------------------------------------------------------
 
@@ -131,8 +127,12 @@ class HandingOver:
         if step in _TOLD:
             self.run.say(_TOLD[step])
         if step in STOPS:
-            components = STOPS[step]
-            self._save(held=tuple(sorted({*self.journal.held, *components})))
+            components, running = STOPS[step], self.means.running(EVERYTHING)
+            backup = hand_over_plan.final_backup(self.journal, step, running)
+            if backup != self.journal.backup:
+                self.run.say(f"what writes has run since {self.journal.backup}, so that is no final backup")
+            # In one write: a run that is killed from here on has nothing that it could take for the final one.
+            self._save(held=tuple(sorted({*self.journal.held, *components})), backup=backup)
             self.means.stop(components, step)
         elif step in (acts := self._acts()):
             acts[step]()
@@ -232,15 +232,14 @@ class HandingOver:
 
         It follows another one, or does not answer, so that nobody knows.
         """
-        run, listed = self.run, self.run.spec.member_by_name
+        run = self.run
 
         def ask(entry: MemberEntry, outcome: Outcome) -> None:
             with join.connected(run, entry, _PATIENCE) as member:
                 epoch.refuse(run.state, entry.name, member)
                 more(member, outcome)
 
-        entries = [listed.get(name) or run.state.member(name) for name in sorted(run.state.members)]
-        return [each for each in join.of_each(entries, ask, run.trace) if each.problem]
+        return [each for each in join.of_each(follow.on_record(run), ask, run.trace) if each.problem]
 
     # -- the steps ---------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ The rules:
 
 * The final backup is taken when nothing is left that writes to etcd, and before etcd stops.
 * What is held is held for good: what runs nevertheless is stopped first, also after the end.
+* A backup after which something ran that writes, and etcd with it, is not the final one: another one is taken. Once
+  this place was left it stays that, because the other place may have it already.
 * It is taken back in the order in which a restore is, with the data that etcd had all the while. Before anything starts
   members know of it, so that they refuse a place that takes the final backup over.
 """
@@ -44,6 +46,15 @@ def next_step(journal: HandOverState, running: frozenset[str], *, undo: bool) ->
         Step.HANDED_OVER: not journal.is_over,
     }
     return next((step for step, is_due in due.items() if is_due), None)
+
+
+def final_backup(journal: HandOverState, step: Step, running: frozenset[str]) -> str:
+    """Name of the final backup once a step has stopped what runs; none if that may have written since.
+
+    Nothing writes without etcd. Once this place was left the other one may have the backup already.
+    """
+    wrote = step in (Step.STOP_WRITERS, Step.STOP_SERVERS) and ETCD.name in running
+    return "" if wrote and not journal.is_over else journal.backup
 
 
 def _back(journal: HandOverState) -> Step:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..api_object import Object
+from ..components.state import MOST_CLUSTERS, MOST_NAMESPACES
 from ..members import works as member_works
 from ..problems import Problem, Reason
 
@@ -215,6 +216,18 @@ def unknown(asked: Parts, before: Parts, known: Collection[str], works: Iterable
             f"nothing is propagated to a namespace {name} of these clusters",
             "see what the Works there are for",
         )
+        found.append(Problem(what, "restore_release_namespaces", remedy, reason=Reason.INVALID_ARGUMENT))
+    return found
+
+
+def too_many(parts: Parts) -> list[Problem]:
+    """Problems of parts that are more than can be on record, by which each run knows what is held."""
+    found, remedy = list[Problem](), "release whole clusters, or all of it, which needs no list"
+    if len(parts) > MOST_CLUSTERS:
+        what = f"{len(parts)} clusters are to be noted, of which at most {MOST_CLUSTERS} can be"
+        found.append(Problem(what, "restore_release_clusters", remedy, reason=Reason.INVALID_ARGUMENT))
+    if (most := max(map(len, parts.values()), default=0)) > MOST_NAMESPACES:
+        what = f"{most} namespaces of one cluster are to be noted, of which at most {MOST_NAMESPACES} can be"
         found.append(Problem(what, "restore_release_namespaces", remedy, reason=Reason.INVALID_ARGUMENT))
     return found
 

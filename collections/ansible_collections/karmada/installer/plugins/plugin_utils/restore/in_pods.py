@@ -140,11 +140,7 @@ class InPods(Means):
 
     def _pods(self, components: frozenset[str]) -> list[Object]:
         """Pods of these components that have not come to their end, those that are stopping included."""
-        return [
-            each
-            for each in self.run.place.pods()
-            if _component(each) in components and (each.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-        ]
+        return [each for each in self.run.place.pods() if _component(each) in components and not closed.has_ended(each)]
 
 
 def _component(pod: Object) -> str:

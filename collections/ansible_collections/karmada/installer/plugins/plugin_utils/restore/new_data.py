@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from ..components.state import State
@@ -14,8 +15,16 @@ COPIES = 1.5
 
 
 def bump(age: timedelta) -> int:
-    """Number that takes the revision above any that a client has seen; needs no record of that one."""
+    """Number that takes the revision of a backup of this age above any that a client has seen; needs no record of it.
+
+    That is so unless there was a restore meanwhile: one adds more than etcd counts (``beginning``).
+    """
     return max(LEAST_BUMP, int(age.total_seconds()) * BUMP_PER_SECOND)
+
+
+def bump_beyond(revision: int, seen: Iterable[tuple[int, timedelta]]) -> int:
+    """Number that takes this revision above any that a client has seen, by those that etcd had, each with its age."""
+    return max(each + bump(age) for each, age in seen) - revision
 
 
 def members(state: State) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from ..members import registration
 from ..members import works as member_works
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
-from . import held
+from . import closed, held
 from .held import Parts
 from .plan import is_released
 
@@ -74,7 +74,10 @@ def wanted(run: Run, journal: RestoreState, names: Collection[str], namespaces: 
     asked = held.asked_for(names, namespaces, known)
     if problems := held.unknown(asked, before, known, _works(run.control_plane, asked) if namespaces else ()):
         raise ProblemsError(problems, "nothing was released")
-    return held.together(before, asked, known)
+    found = held.together(before, asked, known)
+    if problems := held.too_many(found):
+        raise ProblemsError(problems, "nothing was released")
+    return found
 
 
 def settle(run: Run, parts: Parts, timeout: float, kept: Collection[str] = (), let_go: Collection[str] = ()) -> Settled:
@@ -175,7 +178,7 @@ def begin_anew(run: Run) -> list[Change]:
     That of plain hosts is restarted by tasks of the role.
     """
     changes = []
-    for pod in run.place.pods() if run.place.in_pods else ():
+    for pod in run.place.pods():
         metadata = pod["metadata"]
         if (metadata.get("labels") or {}).get(NAME_LABEL) != KARMADA_CONTROLLER_MANAGER.name:
             continue
@@ -278,8 +281,7 @@ def _api_servers(run: Run) -> Iterator[list[Cluster]]:
     ca_pem, cert_pem, key_pem = (part.decode() for part in parts)
     url = f"https://{run.instance.service_host(KARMADA_APISERVER.name)}:{port}"
     access = from_parts(url, ca_pem=ca_pem, cert_pem=cert_pem, key_pem=key_pem)
-    selector = run.instance.pod_selector(KARMADA_APISERVER.name)
-    names = [each["metadata"]["name"] for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=selector)]
+    names = closed.api_servers(run)
     found = [cluster_behind(run.host_cluster, run.namespace, name, port, access, name) for name in names]
     try:
         yield found

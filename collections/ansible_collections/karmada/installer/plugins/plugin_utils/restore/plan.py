@@ -7,7 +7,8 @@ done again, so each has to be one that may be. The rules:
 * Nothing stops before the data of every member is prepared.
 * The data is switched only while nothing runs that reads or writes it, also if somebody has started it meanwhile.
 * What is held is held until the release: what runs nevertheless is stopped first.
-* From the release on there is no way back, because members follow; until then there always is.
+* From the release on there is no way back, because members follow; until then there always is. Another restore may
+  begin then, also where only a part was released: its quarantine holds everything, and taken back it leads to the part.
 * Where only a part is released, nothing starts before the rest is held by the API server itself, and what was released
   is never held again. The release of all that is left ends as one of everything does.
 """
@@ -163,9 +164,11 @@ def may_begin_anew(journal: RestoreState, generation: int) -> bool:
     """Return whether another restore may take the place of this one, which holds nothing that another would not hold.
 
     That is so once it is over; and while it is being taken back with the former data in its place, because that may be
-    the very data that does not start.
+    the very data that does not start. Where a part is released, the rest is held inside the control plane: it goes with
+    the data of that, and comes back with it.
     """
-    return journal.is_over or (journal.undoing and generation != journal.generation)
+    part = journal.step == Step.PART_RELEASED
+    return journal.is_over or part or (journal.undoing and generation != journal.generation)
 
 
 def is_quarantined(journal: RestoreState) -> bool:
@@ -224,10 +227,16 @@ def _until_switch(seen: Seen) -> Step:
     return Step.STOP_ETCD if _to_stop(seen, frozenset({ETCD.name})) else Step.SWITCH
 
 
-def _back(seen: Seen) -> Step | Problem:
+def _back(seen: Seen) -> Step | Problem | None:
     journal = seen.journal
+    if journal.step == Step.PART_RELEASED and journal.came_back:
+        # What was to be taken back is.
+        return None
     if is_released(journal):
-        return _refused("it is released, and members follow it", "restore the backup that was taken before it")
+        before = f"restore the backup that was taken before it{f', {journal.before}' if journal.before else ''}"
+        ended = journal.step == Step.PART_RELEASED
+        remedy = before if ended else f"have the release come to its end (karmada.installer.release); then {before}"
+        return _refused("it is released, and members follow it", remedy)
     if not journal.undoing:
         return Step.TURN_BACK
     if seen.is_switched:

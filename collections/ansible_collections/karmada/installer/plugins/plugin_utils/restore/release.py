@@ -68,7 +68,7 @@ class Releasing:
         parts, journal = self._wanted(), self._journal
         if dict(parts) != dict(journal.parts or held.EVERYTHING):
             # What was begun to be let go is let go, whatever the next run is asked.
-            self.save(parts=dict(parts), step=Step.WAKE_AGENTS)
+            self.save(parts=dict(parts), step=Step.WAKE_AGENTS, came_back=False)
         self._settle(parts)
         return bool(partial.holding(self.run, parts) or partial.letting(self.run, parts))
 

@@ -31,13 +31,11 @@ from ..components.etcd_state import EtcdState
 from ..components.state import RELEASED, RestoreState
 from ..document import restores
 from ..etcd import access
-from ..etcd import on_hosts as etcd_on_hosts
 from ..etcd.client import EndpointStatus, EtcdError
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
-from . import check, check_in_pods, check_on_hosts, new_data, survivor_copy
+from . import check, etcd_checks, survivor_copy
 from .check import Asked, Place
-from .plan import may_begin_anew
 from .survivor_copy import Copy
 
 #: Age of an etcd that no backup tells anything of: the bump of the revision allows for so many years.
@@ -103,11 +101,10 @@ def judged(run: Run, asked: Asked, place: Place, timeout: float) -> Survivor:
 def _found(run: Run, place: Place, name: str, statuses: Mapping[str, EndpointStatus], copy: Copy | None) -> Survivor:
     """Survivor whose data was looked at, with what is lost. Raises ProblemsError."""
     status, backups = copy.status if copy else statuses[name], check.own_backups(run, place)
-    room = check_in_pods if run.place.in_pods else check_on_hosts
     problems = [
         *unfit(run.state.etcd, name, status, run.instance.release.etcd, run.place.where),
         *superseded(status, backups, place.target.where),
-        *room.problems(run, status.db_size, status.db_size),
+        *etcd_checks.of_place(run).problems(run, status.db_size, status.db_size),
     ]
     if problems:
         raise ProblemsError(problems, NOTHING_CHANGED)
@@ -123,7 +120,9 @@ def sender(run: Run, asked: Asked, earlier: RestoreState | None) -> str:
     """Host whose data is to be copied before the survivor is judged; empty if none is, because a backup is restored, or
     a restore is under way or was carried out. Raises ProblemsError if nobody has to go on with what this member has.
     """
-    if run.check or run.stored_state is None or (earlier and not may_begin_anew(earlier, run.state.etcd.generation)):
+    if run.check or run.stored_state is None:
+        return ""
+    if earlier and check.goes_on(run, asked, earlier, run.state.etcd.generation):
         return ""
     asked = replace(asked, survivor=check.survivor(run, asked))
     if not asked.survivor:
@@ -202,11 +201,7 @@ def _stored(run: Run, survivor: Survivor, place: Place, fetched: Mapping[str, An
 
 def seen(run: Run) -> dict[str, EndpointStatus]:
     """Members on record as they answer now, or have answered on their hosts: name → status."""
-    if run.place.in_pods:
-        names = access.names(run)
-        return {names[each.url]: each for each in access.connect(run).status()}
-    known = [name for name in new_data.members(run.state) if name in run.hosts]
-    return {name: etcd_on_hosts.answer(run, run.hosts[name]).status for name in known}
+    return dict(etcd_checks.of_place(run).statuses_by_name(run))
 
 
 # -- pure --------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ signed the backup.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,19 +29,19 @@ from ..backup import take, verify, workplace
 from ..backup.record import KEYS, SNAPSHOT
 from ..components.moving import TakeOverState
 from ..components.spec import Spec
-from ..components.state import LastBackup, RestoreState, State
+from ..components.state import LastBackup, State
 from ..components.table import ETCD_CA
 from ..etcd import external
-from ..labels import OWNER_LABEL
 from ..members.broken import BrokenMember
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
-from . import check, check_in_pods, check_on_hosts, new_data
+from . import beginning, check, etcd_checks
 from .check import Asked, Chosen, Live
 from .means import Means
-from .plan import SERVERS, WRITERS, Step
 
 _UNTOUCHED = "nothing was changed"
+#: Generation of the etcd with which a place begins.
+_FIRST_GENERATION = 1
 
 
 def is_under_way(state: State | None) -> bool:
@@ -61,6 +61,7 @@ def adopted(first: State, then: State, taken: TakeOverState, claim_id: str, back
     """
     # Nothing in etcd was issued by its own authority.
     own = {name: pair for name, pair in first.authorities.items() if name == ETCD_CA}
+    claim = then.claim.raised(claim_id)
     return replace(
         first,
         owner=then.owner,
@@ -73,9 +74,9 @@ def adopted(first: State, then: State, taken: TakeOverState, claim_id: str, back
         members=then.members,
         digests=then.digests,
         backup_key=then.backup_key,
-        backups={**then.backups, taken.series: backup},
-        claim=then.claim.raised(claim_id),
-        taken_over=taken,
+        backups=take.with_last(then.backups, taken.series, backup, None),
+        claim=claim,
+        taken_over=replace(taken, epoch=claim.epoch),
     )
 
 
@@ -119,7 +120,13 @@ class TakingOver:
             raise ProblemsError(check.no_key("it is encrypted"), _UNTOUCHED)
         then = self._state_in(chosen)
         planned = then.handed_over is not None and then.handed_over.is_silent
-        taken = TakeOverState(chosen.series.name, chosen.record.name, _place(then, chosen), planned=planned)
+        taken = TakeOverState(
+            chosen.series.name,
+            chosen.record.name,
+            _place(then, chosen),
+            planned=planned,
+            revision=beginning.revision_there(then, chosen),
+        )
         backup = take.last_of(chosen.series, chosen.record, then.claim.epoch)
         state = adopted(run.state, then, taken, secrets.token_hex(4), backup)
         run.store.state = state
@@ -146,18 +153,17 @@ class TakingOver:
             raise AssertionError("nothing is taken over")
         chosen = check.choose(run, self.asked, taken.backup)
         statuses = self.means.statuses()
-        place = check_in_pods if run.place.in_pods else check_on_hosts
+        of_members = etcd_checks.of_place(run)
         size = max((each.db_size for each in statuses), default=0)
         problems = [
             Problem(f"{each.url}: {each.message}", "etcd", "mend that", reason=Reason.ETCD_UNHEALTHY)
             for each in statuses
             if not each.healthy
         ]
-        if problems or (problems := list(place.problems(run, chosen.record.files[SNAPSHOT].plain_size, size))):
+        if problems or (problems := list(of_members.problems(run, chosen.record.files[SNAPSHOT].plain_size, size))):
             raise ProblemsError(problems, "what was done before stays, and the next run goes on from there")
         with self.means.writing("begin the restore of a control plane that is taken over"):
-            ids = (chosen.record.cluster_id, *(each.cluster_id for each in statuses))
-            run.save(replace(run.state, restore=_first(run, chosen, ids)))
+            run.save(replace(run.state, restore=beginning.of_a_move(run, chosen, taken, statuses)))
         run.go_on_with(run.state)
 
     def _state_in(self, chosen: Chosen) -> State:
@@ -191,39 +197,24 @@ class TakingOver:
             if before != run.spec.host_cluster.domain:
                 what = f"tokens of its service accounts are issued in the domain {before}, so that none would be valid"
                 yield Problem(what, "spec.hostCluster", f"use {before} there", reason=Reason.RESTORE_IMPOSSIBLE)
-        yield from self._data_there()
-
-    def _data_there(self) -> Iterator[Problem]:
-        """Data of an etcd of this name, with which the new one would begin, or a place where it would not last."""
-        run = self.run
-        if not run.place.in_pods:
-            # Preflight looks at the folders of hosts.
-            return
-        claims = {f"data-{each.name}" for each in run.state.etcd.members}
-        yield from check_in_pods.storage(run)
-        found = run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace)
-        there = sorted({each["metadata"]["name"] for each in found} & claims)
-        if run.state.etcd.storage == "hostPath":
-            # Volumes in directories of nodes are named after the owner, and that has moved along.
-            labels = f"{OWNER_LABEL}={run.state.owner}"
-            there += [
-                each["metadata"]["name"] for each in run.host_cluster.list("v1", "PersistentVolume", labels=labels)
-            ]
-        if there:
-            remedy = "keep what is in them, and delete them; or use another namespace, without hostPath"
-            what = f"data of an etcd is there already: {', '.join(there)}"
-            yield Problem(what, f"namespace {run.namespace}", remedy, reason=Reason.RESTORE_IMPOSSIBLE)
+        yield from etcd_checks.of_place(run).data_there(run)
 
 
-def fenced(run: Run, broken: Sequence[Mapping[str, Any]], named: Sequence[str]) -> None:
+def fenced(run: Run, joined: Collection[str], broken: Sequence[Mapping[str, Any]], named: Sequence[str]) -> None:
     """Put on record that members follow this place, with those that could not be reached and were named.
 
-    Raises ProblemsError for the others that could not. Called with the right to write.
+    ``joined`` are those that do, ``broken`` those that could not be had to. What is on record and neither of them was
+    not asked by anybody, so it counts as one that could not. Raises ProblemsError for those that were not named.
+    Called with the right to write.
     """
     taken = run.state.taken_over
     if taken is None:
         raise AssertionError("nothing is taken over")
     found = [BrokenMember.of(each) for each in broken]
+    found += [
+        BrokenMember(name, "this run has not asked it", "run karmada.installer.release again, for all members")
+        for name in sorted(run.state.members.keys() - set(joined) - {each.name for each in found})
+    ]
     problems = []
     for each in found:
         what, where = f"it could not be made to follow this place: {each.problem}", f"member {each.name}"
@@ -256,7 +247,8 @@ def refuse_undo(state: State | None, where: str) -> None:
     restore = state.restore if state else None
     if state is None or restore is None or state.taken_over is None or restore.backup != state.taken_over.backup:
         return
-    if restore.is_over:
+    # Later the same backup may be restored like any other. Only the move has an empty etcd to go back to.
+    if restore.is_over or restore.former.generation > _FIRST_GENERATION:
         return
     what = "there was nothing here before it was taken over"
     remedy = "remove it with karmada.installer.uninstall, which leaves its members as they are"
@@ -269,24 +261,3 @@ def _place(then: State, chosen: Chosen) -> str:
     if then.document is not None:
         home = Spec(then.document["spec"]).host_cluster.namespace
     return f"{home}/{chosen.record.deployment}"
-
-
-def _first(run: Run, chosen: Chosen, ids: Sequence[str]) -> RestoreState:
-    """Record of a restore with nothing to back up, and nothing to stop but the empty etcd."""
-    record = chosen.record
-    return RestoreState(
-        name=chosen.wanted.name,
-        series=chosen.series.name,
-        backup=record.name,
-        started=run.now.isoformat(timespec="seconds"),
-        token=secrets.token_hex(16),
-        generation=run.state.etcd.generation + 1,
-        bump=new_data.bump(run.now - record.start),
-        former=run.state.etcd,
-        members=new_data.members(run.state),
-        held=tuple(sorted(WRITERS | SERVERS)),
-        closed=True,
-        step=Step.BACK_UP,
-        replaced=tuple(sorted(set(ids))),
-        counts=dict(record.counts),
-    )

@@ -50,12 +50,14 @@ def concerned(step: Step) -> frozenset[str]:
 @dataclass(frozen=True)
 class Done:
     """Outcome of the part of a step that tasks of the role have done: the backup that was taken, what went wrong with
-    it, whether this was the last attempt, and members that could not be joined anew, in their plain form.
+    it, whether this was the last attempt, names of members that follow this place, and those that could not be had to,
+    in their plain form.
     """
 
     backup: str = ""
     troubles: Sequence[str] = ()
     last: bool = True
+    joined: Sequence[str] = ()
     broken: Sequence[Mapping[str, Any]] = ()
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import pyrage
 import pytest
-import yaml
 from ansible_collections.karmada.installer.plugins.action import backup as action
 from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.programs import Program
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
     drill,
-    encryption,
     record,
     series,
     take,
@@ -25,77 +23,30 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
     workplace,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.drill import Drilled
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import KEYS, RECORD, SNAPSHOT, Purpose
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import RECORD, SNAPSHOT, Purpose
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.take import Taken
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import Target
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.image_pins import Held
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups, crd
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Wanted
-from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.backup.test_record import SAMPLE
-from ansible_collections.karmada.installer.tests.unit.support import corpus_files, samples
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.backup_series import (
+    IDENTITY,
+    NOW,
+    document,
+    names,
+    perform,
+    run_of,
+    stored,
+)
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
-
-IDENTITY = pyrage.x25519.Identity.generate()
-NOW = datetime(2026, 11, 25, 12, 30, tzinfo=UTC)
-KEY = record.new_signing_key()
-
-
-def document(name: str = "nightly", **spec: Any) -> dict[str, Any]:
-    (file,) = [each for each in corpus_files.good(corpus_files.BACKUPS) if each.path.stem == "least"]
-    found = yaml.safe_load(file.text)
-    found["metadata"]["name"] = name
-    found["spec"] |= {"recipients": [str(IDENTITY.to_public())], **spec}
-    return found
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    (tmp_path / "backups").mkdir()
-    found = fake_run(samples.document({}), FakeCluster("host cluster"), stored=samples.state(backup_key=KEY))
-    found.connection = Connection(backups=str(tmp_path / "backups"))
-    found.now = NOW
-    found.said = []  # type: ignore[attr-defined]
-    found.say = found.said.append  # type: ignore[attr-defined]
-    monkeypatch.setattr(take, "backup", stored)
-    return found
-
-
-def stored(run: Run, wanted: Wanted, target: Target, purpose: Purpose, start: datetime | None = None) -> Taken:
-    """Store a backup without a snapshot, as the real one stores it at its end."""
-    begun = start or run.now
-    sealed = {name: io.BytesIO() for name in (SNAPSHOT, KEYS)}
-    files = {
-        name: encryption.encrypt(io.BytesIO(b"content"), sink, [IDENTITY.to_public()]) for name, sink in sealed.items()
-    }
-    made = replace(
-        SAMPLE,
-        name=record.new_name("prod", begun, f"{abs(hash(wanted.name)) % 16**6:06x}"),
-        series=wanted.name,
-        owner=run.state.owner,
-        started=begun.isoformat(),
-        purpose=purpose,
-        files=files,
-    )
-    text = record.signed(made, KEY)
-    for name, content in (*((name, sink.getvalue()) for name, sink in sealed.items()), (RECORD, text)):
-        target.put(made.name, name, io.BytesIO(content), len(content))
-    return Taken(made)
-
-
-def perform(run: Run, *documents: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    given = {"state": "taken", "now": "", "only": "", "name": "", "identity": "", **arguments}
-    beside = backups.resolved(documents or (document(),), run.deployment)
-    step = object.__new__(action.ActionModule)
-    result: dict[str, Any] = step.perform(run, {**given, "backups": beside})
-    return result
-
-
-def names(tmp_path: Path) -> list[str]:
-    return sorted(each.name for each in (tmp_path / "backups" / "prod").iterdir())
+    return run_of(tmp_path, monkeypatch)
 
 
 def test_the_first_is_taken_at_once_and_then_none_until_the_next_hour(run: Run, tmp_path: Path) -> None:
@@ -146,6 +97,39 @@ def test_the_one_that_was_taken_now_stays_although_a_clock_was_ahead_once(run: R
     assert names(tmp_path) == [taken.removeprefix("created Backup "), ahead]
 
 
+def test_by_a_clock_that_was_ahead_nothing_is_swept_and_none_is_the_newest(run: Run, tmp_path: Path) -> None:
+    """Another series stores its data right now, its record last: swept, it would be a verified backup without data."""
+    wanted = Wanted.of(backups.resolved([document()], run.deployment)[0])
+    target = series.opened(run, wanted)
+    stored(run, wanted, target, Purpose.SCHEDULED, NOW + timedelta(days=900))
+    draft = record.new_name("prod", NOW, "abcdef")
+    target.put(draft, SNAPSHOT, io.BytesIO(b"x"), 1)
+    result = perform(run)
+    (taken,) = [each.removeprefix("created Backup ") for each in result["changes"]]
+    assert draft in names(tmp_path)
+    assert result["backups"][0]["status"]["newest"]["name"] == taken
+    (verified,) = perform(run, state="verified")["verified"]
+    assert verified["name"] == taken
+
+
+def test_a_quarantined_control_plane_is_backed_up_only_if_somebody_asks_for_it(run: Run, tmp_path: Path) -> None:
+    """Taken by a timer, it would be the newest of its series after the way back, of an etcd that nobody uses."""
+    (good,) = [each.removeprefix("created Backup ") for each in perform(run)["changes"]]
+    before, later = run.state, NOW + timedelta(hours=15)
+    restore = RestoreState("back", "nightly", good, NOW.isoformat(), "0d6c", 2, 10**9, before.etcd)
+    run.now = later
+    for step, undoing in (("", False), ("Compare", False), ("Hold", False), ("StartFormer", True)):
+        run.go_on_with(replace(before, restore=replace(restore, step=step, undoing=undoing)))
+        assert perform(run)["changes"] == []
+        assert "a restore holds the control plane; the release takes one" in run.said[-1]  # type: ignore[attr-defined]
+    assert len(perform(run, now="nightly")["changes"]) == 1
+    run.now = later + timedelta(hours=1)
+    for step in ("PartReleased", "Undone", "Released"):
+        run.now += timedelta(hours=1)
+        run.go_on_with(replace(before, restore=replace(restore, step=step)))
+        assert [each for each in perform(run)["changes"] if each.startswith("created")]
+
+
 @pytest.mark.parametrize(("step", "stays"), [("Compare", True), ("Released", False)])
 def test_what_a_restore_under_way_needs_stays(run: Run, tmp_path: Path, step: str, stays: bool) -> None:
     few = document(retention={"hourly": 1, "daily": 0, "weekly": 0})
@@ -158,6 +142,29 @@ def test_what_a_restore_under_way_needs_stays(run: Run, tmp_path: Path, step: st
     run.go_on_with(replace(run.state, restore=replace(restore, before=newer)))
     perform(run, few)
     assert set(names(tmp_path)) >= {older, newer} if stays else not {older, newer} & set(names(tmp_path))
+
+
+@pytest.mark.parametrize("as_object", [False, True])
+def test_what_waits_to_be_confirmed_stays_until_its_restore_is_over(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_object: bool
+) -> None:
+    few = document(retention={"hourly": 1, "daily": 0, "weekly": 0})
+    wanted = Wanted.of(backups.resolved([few], run.deployment)[0])
+    older = stored(run, wanted, series.opened(run, wanted), Purpose.SCHEDULED, NOW - timedelta(days=2)).record.name
+    restore = {"metadata": {"name": "back"}, "spec": {"backup": older}, "status": {"phase": "AwaitsConfirmation"}}
+    given = [] if as_object else [restore]
+    monkeypatch.setattr(series, "wanted", lambda *_: [wanted])
+    monkeypatch.setattr(series, "names", lambda *_: ["nightly"])
+    if as_object:
+        run.connection = replace(run.connection, object_uid="uid")
+        run.home = SimpleNamespace(list=lambda _version, kind, _home: [restore] if kind == "EtcdRestore" else [])  # type: ignore[misc,assignment]
+    perform(run, few, restores=given)
+    assert older in names(tmp_path)
+    done = RestoreState("back", "nightly", older, NOW.isoformat(), "0d6c", 2, 10**9, run.state.etcd, step="Released")
+    run.go_on_with(replace(run.state, restore=done))
+    run.now = NOW + timedelta(hours=1)
+    perform(run, few, restores=given)
+    assert older not in names(tmp_path)
 
 
 def test_what_is_told_of_a_series_is_the_status_of_its_object(run: Run) -> None:
@@ -205,7 +212,7 @@ def test_old_ones_go_after_a_success_and_only_then(run: Run, tmp_path: Path, mon
     (first,) = names(tmp_path)
     run.now = NOW + timedelta(hours=1)
 
-    def failing(*_: Any) -> Taken:
+    def failing(*_: Any, **_more: Any) -> Taken:
         raise ProblemsError(Problem("etcd is away", reason=Reason.ETCD_UNHEALTHY))
 
     monkeypatch.setattr(take, "backup", failing)
@@ -315,7 +322,9 @@ def test_a_file_without_a_private_key_is_told(run: Run, tmp_path: Path) -> None:
 def test_without_any_document_it_is_told_how_one_is_written(run: Run) -> None:
     step = object.__new__(action.ActionModule)
     with pytest.raises(ProblemsError, match="there is no EtcdBackup for prod") as caught:
-        step.perform(run, {"state": "taken", "backups": [], "now": "", "only": "", "name": "", "identity": ""})
+        step.perform(
+            run, {"state": "taken", "restores": [], "backups": [], "now": "", "only": "", "name": "", "identity": ""}
+        )
     assert "kind: EtcdBackup" in str(caught.value)
 
 
@@ -361,7 +370,7 @@ def test_objects_are_looked_for_where_the_document_is_one(run: Run) -> None:
     run.__dict__["home"] = home
     run.deployment["metadata"]["namespace"] = "karmada"
     step = object.__new__(action.ActionModule)
-    given = {"state": "taken", "backups": [], "now": "", "only": "", "name": "", "identity": ""}
+    given = {"state": "taken", "restores": [], "backups": [], "now": "", "only": "", "name": "", "identity": ""}
     assert [each["name"] for each in step.perform(run, given)["backups"]] == ["nightly"]
     # One that nobody could carry out keeps another from nothing.
     never = document("never", schedule="0 0 30 2 *")

@@ -30,9 +30,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.referen
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.action.test_backup import NOW, document
 from ansible_collections.karmada.installer.tests.unit.plugins.action.test_etcd_room_on_host import MEMBERS, status
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock_asked import Asking
+from ansible_collections.karmada.installer.tests.unit.support.backup_series import NOW, document
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import HOSTS, Runs, remembered, seen
 
 CONTENT = b"database" * 1000
@@ -74,7 +74,16 @@ def perform(runs: Runs, folder: Path, *, check: bool = False, **arguments: Any) 
     run = runs.step(check=check)
     run.connection, run.now = Connection(backups=str(folder / "backups")), NOW
     found = arguments.pop("document", None) or document()
-    given = {"state": "taken", "now": "", "only": "", "name": "", "identity": "", "at_once": False, "last": True}
+    given = {
+        "state": "taken",
+        "restores": [],
+        "now": "",
+        "only": "",
+        "name": "",
+        "identity": "",
+        "at_once": False,
+        "last": True,
+    }
     given |= arguments
     run.said = []  # type: ignore[attr-defined]
     run.say = run.said.append  # type: ignore[attr-defined]

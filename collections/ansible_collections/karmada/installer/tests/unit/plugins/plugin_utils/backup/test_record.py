@@ -146,7 +146,7 @@ def signed_anyway(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
-        ({"format": record.FORMAT + 1}, "format"),
+        ({"format": record.FORMAT_MOVED + 1}, "format"),
         ({"name": "../prod-20261125t024100z-1f3a9c"}, "is not the name of a backup of prod"),
         ({"deployment": "stage"}, "is not the name of a backup of stage"),
         ({"started": "yesterday"}, "started"),
@@ -174,3 +174,15 @@ def test_names() -> None:
 def test_no_key_is_in_a_record() -> None:
     assert b"PRIVATE" not in TEXT
     assert record.signer_of(KEY).encode() in TEXT
+
+
+def test_the_place_of_a_control_plane_that_was_moved_is_in_it_and_else_it_is_as_before() -> None:
+    moved = replace(SAMPLE, claim="2.0a1b2c3d")
+    text = record.signed(moved, KEY)
+    assert record.opened(text, "here", {SIGNER}) == moved
+    assert (json.loads(text)["backup"]["format"], json.loads(TEXT)["backup"]["format"]) == (2, 1)
+    assert "claim" not in json.loads(TEXT)["backup"]
+    assert "no record of a move" in refusal(record.signed(replace(SAMPLE, claim="2"), KEY))
+    assert record.start_in(SAMPLE.name) == SAMPLE.start
+    assert record.start_in("prod-99999999t999999z-1f3a9c") is None
+    assert record.start_in("prod-b1") is None

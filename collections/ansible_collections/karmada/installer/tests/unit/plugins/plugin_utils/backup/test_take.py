@@ -12,13 +12,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup import re
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Purpose
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import MOST_SERIES, LastBackup
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
-from ansible_collections.karmada.installer.tests.unit.plugins.action.test_backup import document
 from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.backup_series import document
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 
 
@@ -93,3 +94,19 @@ def test_members_that_elect_a_leader_are_waited_for(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(take, "ELECTION_SECONDS", -1.0)
     with pytest.raises(EtcdError):
         take._acknowledged(cast("Any", Electing(etcd_requests.UNAVAILABLE, 3)))
+
+
+def test_a_series_without_a_document_is_forgotten_and_no_number_of_them_is_more_than_a_state_holds() -> None:
+    """A name for each change of a system comes to more in weeks than a state is read with."""
+
+    def last(name: str, hour: int) -> LastBackup:
+        return LastBackup(name, f"2026-11-25T{hour:02}:00:00+00:00", 1, 1, 1)
+
+    before = {"nightly": last("n1", 2), "before-1234": last("x", 1)}
+    assert take.with_last(before, "nightly", last("n2", 3), ["nightly", "weekly"]) == {"nightly": last("n2", 3)}
+    assert take.with_last(before, "weekly", last("w", 3), None).keys() == {"nightly", "before-1234", "weekly"}
+    many = {f"before-{number}": last("x", 1) for number in range(MOST_SERIES)} | {"nightly": last("n1", 2)}
+    # Its own clock may be behind.
+    kept = take.with_last(many, "weekly", last("w", 0), None)
+    assert len(kept) == MOST_SERIES
+    assert {"nightly", "weekly"} < kept.keys()

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, targets
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, series, targets
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import KEYS, RECORD, SNAPSHOT, StoredFile
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import S3, Directory, Retention, Wanted
@@ -268,3 +269,59 @@ def test_answers_of_a_bucket_have_remedies(code: str, remedy: str) -> None:
             target.check()
     target.close()
     assert remedy in told(error)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "empty"])
+def test_what_is_no_record_harms_no_other_backup(target: DirectoryTarget, tmp_path: Path, kind: str) -> None:
+    """A pipe would keep every run waiting, and one name that cannot be read would hide all others."""
+    put(target, NAME, SNAPSHOT, RECORD)
+    other = tmp_path / "site-a" / "prod" / name_at(NOW + timedelta(hours=1))
+    other.mkdir()
+    record_file = other / RECORD
+    match kind:
+        case "pipe":
+            os.mkfifo(record_file)
+        case "link":
+            record_file.symlink_to(tmp_path)
+        case "folder":
+            record_file.mkdir()
+        case "empty":
+            record_file.write_bytes(b"")
+    found = {each.name: each.trouble for each in series.found(target, "")}
+    assert NAME in found
+    assert bool(found.get(other.name)) == (kind != "empty")
+    assert target.abandoned(NOW + timedelta(days=2)) == ([other.name] if kind == "empty" else [])
+
+
+def test_one_that_goes_while_it_is_listed_is_none(target: DirectoryTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(target, NAME, SNAPSHOT, RECORD)
+    names = target.names()
+    target.delete(NAME)
+    monkeypatch.setattr(target, "names", lambda: names)
+    assert series.found(target, "") == []
+
+
+def test_what_a_power_cut_leaves_of_a_record_is_swept(target: DirectoryTarget, tmp_path: Path) -> None:
+    """A record that is empty, of an earlier version, or that never got its name: neither is a backup, nor stays."""
+    put(target, NAME, SNAPSHOT)
+    folder = tmp_path / "site-a" / "prod" / NAME
+    (folder / RECORD).write_bytes(b"")
+    (folder / f"{RECORD}.part").write_bytes(b"half")
+    assert target.names() == []
+    assert target.abandoned(NOW + timedelta(days=2)) == [NAME]
+    target.delete(NAME)
+    assert not folder.exists()
+
+
+def test_a_store_without_hard_links_overwrites_nothing_either(
+    target: DirectoryTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", link)
+    put(target, NAME, SNAPSHOT)
+    with pytest.raises(ProblemsError, match="is there already"):
+        put(target, NAME, SNAPSHOT, content=b"other")
+    folder = tmp_path / "site-a" / "prod" / NAME
+    assert {each.name: each.read_bytes() for each in folder.iterdir()} == {SNAPSHOT: b"content"}

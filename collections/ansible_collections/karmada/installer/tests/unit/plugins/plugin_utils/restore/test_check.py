@@ -23,7 +23,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record im
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.series import Found
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RELEASED, UNDONE, RestoreState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    PART_RELEASED,
+    RELEASED,
+    UNDONE,
+    RestoreState,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
@@ -206,13 +211,24 @@ RESTORE = RestoreState("back", "nightly", "b1", START.isoformat(), "t", 2, 10**9
 )
 def test_another_than_the_one_under_way_is_refused(asked: dict[str, Any], said: str) -> None:
     documents = [written(name, backup=backup) for name, backup in asked.pop("restores", [("back", "b1")])]
+    where, given = a_run(), Asked(documents, **asked)
+    # Where a part is released, another one may begin: what is held then is held by the data that is put beside.
+    part = replace(RESTORE, step=PART_RELEASED, parts={"m1": ()})
+    assert check.goes_on(where, given, part, RESTORE.generation) is (not said)
+    # Nor is anybody asked where nothing is under way.
+    for over in (RELEASED, UNDONE):
+        assert not check.goes_on(where, given, replace(RESTORE, step=over), RESTORE.generation)
     if not said:
-        check.require_same(a_run(), Asked(documents, **asked), RESTORE)
+        assert check.goes_on(where, given, RESTORE, RESTORE.generation)
         return
     with pytest.raises(ProblemsError) as caught:
-        check.require_same(a_run(), Asked(documents, **asked), RESTORE)
+        check.goes_on(where, given, RESTORE, RESTORE.generation)
     assert said in str(caught.value)
     assert "restore_undo" in str(caught.value)
+    # While a release is under way there is no way back, and it is gone on with.
+    with pytest.raises(ProblemsError) as caught:
+        check.goes_on(where, given, replace(RESTORE, step="StartAll"), RESTORE.generation)
+    assert "ave its release come to its end" in str(caught.value)
 
 
 @pytest.mark.parametrize(

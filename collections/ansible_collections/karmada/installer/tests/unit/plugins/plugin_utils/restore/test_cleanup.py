@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old data of a restore: what goes, by whose word, and how a run that is killed ends (world: ``test_carry_out``)."""
+"""Old data of a restore: what goes, by whose word, and how a run that is killed ends."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.labels import NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_cleanup
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore import test_carry_out
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore.test_carry_out import (
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.restore_pods_in_memory import (
     DOCUMENT,
     FORMER,
     NAMES,
-    Killed,
     World,
+    made,
     stored,
     take_steps,
 )
-from ansible_collections.karmada.installer.tests.unit.support import samples
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import Killed
 
-world = test_carry_out.world
 BUSY = f"unlinkat {etcd_cleanup.SCRATCH}/log.tmp: device or resource busy"
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return made(monkeypatch)
 
 
 @pytest.fixture
@@ -121,7 +125,7 @@ def test_a_check_run_names_it_and_writes_nothing(old: World) -> None:
 def test_in_quarantine_and_on_the_way_back_it_is_refused_and_after_it_the_new_data_goes(
     old: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(test_carry_out.check, "is_done", lambda *_: False)
+    monkeypatch.setattr(check, "is_done", lambda *_: False)
     take_steps(old, Goal.QUARANTINE)
     for killed_after in (0, 4):
         with pytest.raises(ProblemsError, match="old data goes when that is over"):

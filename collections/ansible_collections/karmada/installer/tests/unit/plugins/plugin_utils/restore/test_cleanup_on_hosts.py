@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Old data of a restore on plain hosts: what goes, by whose word, and how a run that is killed ends.
 
-The hosts are those of ``test_on_hosts``; what the module removes there is in ``module_utils/test_host_old_data``.
+What the module removes there is in ``module_utils/test_host_old_data``.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,20 +20,24 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore import test_on_hosts
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore.test_on_hosts import (
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_memory import (
     MEMBERS,
-    Killed,
     World,
+    made,
     stored,
     take_steps,
 )
-from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import Killed
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, deployment
 from ansible_collections.karmada.installer.tests.unit.support.tasks import task
 
-world = test_on_hosts.world
 DATA = "/var/lib/karmada/prod/etcd"
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    return made(monkeypatch, tmp_path)
 
 
 @pytest.fixture

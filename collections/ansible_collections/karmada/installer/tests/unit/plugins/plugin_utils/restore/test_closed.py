@@ -15,15 +15,16 @@ from ansible_collections.karmada.installer.tests.unit.support.fake_cluster impor
 from cryptography import x509
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, status_of: dict[str, int]) -> list[str]:
-    """Pods that accept agents, where each pod gives this answer."""
+def answers(monkeypatch: pytest.MonkeyPatch, status_of: dict[str, int], ended: str = "") -> list[str]:
+    """Pods that accept agents, where each pod gives this answer; the one that has ``ended`` was evicted long ago."""
     host_cluster, certificates = FakeCluster("host cluster"), list[str]()
     run = fake_run(samples.document(), host_cluster, stored=samples.state())
     labels = dict(each.split("=", 1) for each in run.instance.pod_selector("karmada-apiserver").split(","))
     assert labels[NAME_LABEL] == "karmada-apiserver"
     for name in status_of:
         metadata = {"name": name, "namespace": run.namespace, "labels": labels, "uid": name}
-        host_cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": {}})
+        status = {"phase": "Failed", "reason": "Evicted"} if name == ended else {}
+        host_cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": status})
 
     class Answering:
         def __init__(self, pod: str) -> None:
@@ -45,7 +46,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, status_of: dict[str, int]) -> list[
         return closed.accepting_agents(run)
     finally:
         signer = x509.load_pem_x509_certificate(run.state.authorities[CLIENT_SIGNING_CA].certificate)
-        assert certificates
+        assert certificates or not {*status_of} - {ended}
         for each in certificates:
             x509.load_pem_x509_certificate(each.encode()).verify_directly_issued_by(signer)
 
@@ -65,3 +66,14 @@ def test_each_api_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_answer_that_says_nothing_is_no_proof(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     with pytest.raises(ApiError):
         answers(monkeypatch, {"a": status})
+
+
+def test_one_that_was_evicted_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its object stays, and no quarantine would ever be proved by it."""
+    assert answers(monkeypatch, {"a": 401, "evicted": 0}, ended="evicted") == []
+
+
+@pytest.mark.parametrize("left", [{}, {"evicted": 0}])
+def test_where_nobody_can_be_asked_nothing_is_proved(monkeypatch: pytest.MonkeyPatch, left: dict[str, int]) -> None:
+    with pytest.raises(ApiError, match="no pod of karmada-apiserver is there to be asked"):
+        answers(monkeypatch, left, ended="evicted")

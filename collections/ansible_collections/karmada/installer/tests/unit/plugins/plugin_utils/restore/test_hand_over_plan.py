@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import SILENT, HandOverState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_over_plan import next_step
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_over_plan import final_backup, next_step
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING, SERVERS, WRITERS, Step
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +45,8 @@ class World:
     def act(self, step: Step) -> None:
         assert self.journal is not None
         if step in _STOPS:
-            self.record(held=tuple(sorted({*self.journal.held, *_STOPS[step]})))
+            held = tuple(sorted({*self.journal.held, *_STOPS[step]}))
+            self.record(held=held, backup=final_backup(self.journal, step, frozenset(self.running)))
             self.running -= _STOPS[step]
         elif step is Step.CLOSE:
             self.record(closed=True)
@@ -152,3 +153,46 @@ def test_whatever_is_started_meanwhile_the_final_backup_says_the_truth(
     assert world.journal.is_over
     assert not world.running & EVERYTHING
     assert all(world.backups)
+
+
+@pytest.mark.parametrize("started", sorted({"karmada-apiserver", "karmada-controller-manager"}))
+def test_a_backup_after_which_something_wrote_is_not_the_final_one(started: str) -> None:
+    world = World()
+    while world.journal and not world.journal.backup:
+        world.go(undo=False, steps=1)
+    world.running.add(started)
+    world.go(undo=False)
+    assert world.journal
+    assert (world.journal.is_over, world.journal.backup, len(world.backups)) == (True, "b2", 2)
+
+
+def test_the_final_backup_stays_that_once_etcd_was_left() -> None:
+    world = World()
+    world.go(undo=False, steps=5)
+    world.running |= {"karmada-apiserver"}
+    world.go(undo=False)
+    assert world.journal
+    assert world.journal.backup == "b1", "without etcd nothing is written"
+    world.running |= {"karmada-apiserver", ETCD.name}
+    world.go(undo=False)
+    assert world.journal.backup == "b1", "the other place may have it already"
+
+
+def test_etcd_that_was_started_again_with_it_has_another_one_taken() -> None:
+    world = World()
+    world.go(undo=False, steps=5)
+    world.running |= {"karmada-apiserver", ETCD.name}
+    world.go(undo=False)
+    assert world.journal
+    assert (world.journal.is_over, world.journal.backup) == (True, "b2")
+    assert not world.running & EVERYTHING
+
+
+def test_a_backup_that_is_not_the_final_one_any_more_may_be_taken_over_all_the_same() -> None:
+    world = World()
+    world.go(undo=False, steps=4)
+    world.running |= {"karmada-controller-manager"}
+    assert world.go(undo=False, steps=1) == [Step.STOP_WRITERS]
+    assert world.journal
+    assert not world.journal.backup
+    assert world.journal.may_be_taken_over, "who takes it back has members refuse that"

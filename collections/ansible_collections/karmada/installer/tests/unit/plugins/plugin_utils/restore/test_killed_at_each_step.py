@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A restore, its release and the way back, each killed when a step was done and before it is on record, step by step.
 
-In both modes, by the worlds of ``test_carry_out`` and ``test_on_hosts``, which kill at writes: here each step has its
-turn, and the end is compared as a whole with one that nobody disturbed, or with what was there before.
+In both modes, by the worlds of the tests that kill at writes: here each step has its turn, and the end is compared as a
+whole with one that nobody disturbed, or with what was there before.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    PART_RELEASED,
+    RestoreState,
+    State,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import carry_out
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import beginning, carry_out
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore import test_carry_out, test_on_hosts
+from ansible_collections.karmada.installer.tests.unit.support import restore_hosts_in_memory, restore_pods_in_memory
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
+from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import OTHER, Killed, with_another
 
 IN_PODS, ON_HOSTS = "in pods", "on hosts"
 BOTH = (IN_PODS, ON_HOSTS)
@@ -54,18 +59,18 @@ class Mode:
 
     def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.name, self.monkeypatch, self.folder = name, monkeypatch, folder
-        self.of: ModuleType = test_carry_out if name == IN_PODS else test_on_hosts
+        self.of: ModuleType = restore_pods_in_memory if name == IN_PODS else restore_hosts_in_memory
         # What is random is no difference.
-        monkeypatch.setattr(carry_out, "secrets", SimpleNamespace(token_hex=lambda size: "7" * size * 2))
+        monkeypatch.setattr(beginning, "secrets", SimpleNamespace(token_hex=lambda size: "7" * size * 2))
         self.anew()
 
     def anew(self) -> None:
         """One that was installed, and that nobody has restored."""
         if self.name == IN_PODS:
-            self.world: Any = test_carry_out.world.__wrapped__(self.monkeypatch)  # type: ignore[attr-defined]
+            self.world: Any = restore_pods_in_memory.made(self.monkeypatch)
             self._installed()
         else:
-            self.world = test_on_hosts.made(self.monkeypatch, self.folder)
+            self.world = restore_hosts_in_memory.made(self.monkeypatch, self.folder)
             known = replace(self.state(), endpoint_host="karmada.example.com", endpoint_type="External")
             self.world.stored = Stored().after(known, on_hosts=False)
 
@@ -74,7 +79,7 @@ class Mode:
         if INSTALLED:
             self.world.objects = copy.deepcopy(INSTALLED)
             return
-        run = fake_run(test_carry_out.DOCUMENT, self.world, operation="restore")
+        run = fake_run(restore_pods_in_memory.DOCUMENT, self.world, operation="restore")
         before, components = run.state.journal, [each.name for each in pod_components(run.spec)]
         run.apply_to_host_cluster(
             "install",
@@ -86,8 +91,23 @@ class Mode:
         self.world.told = {"before"}
         INSTALLED.update(copy.deepcopy(self.world.objects))
 
-    def run(self, goal: Goal) -> None:
-        self.of.take_steps(self.world, goal)
+    def run(self, goal: Goal, **asked: Any) -> None:
+        self.of.take_steps(self.world, goal, **asked)
+
+    def come_to_a_part(self) -> None:
+        """Have a part of a restore released there, and another backup that may be restored."""
+        self.come_to_quarantine()
+        self.run(Goal.RELEASE)
+        state = self.state()
+        part = replace(self.recorded(), step=PART_RELEASED, parts={"m1": ()}, aside=())
+        if self.name == IN_PODS:
+            run = fake_run(restore_pods_in_memory.DOCUMENT, self.world, operation="release")
+            with run.recording():
+                run.save(replace(run.state, restore=part, journal=state.journal))
+            run.close()
+        else:
+            self.world.stored = Stored().after(replace(state, restore=part), on_hosts=False)
+        with_another(self.monkeypatch)
 
     def come_to_quarantine(self) -> None:
         """Have a restore there that nobody has disturbed until its quarantine."""
@@ -107,7 +127,7 @@ class Mode:
         def instead(restoring: Restoring, taken: Step, done: str = "") -> None:
             if taken is step:
                 reached.append(taken)
-                raise self.of.Killed
+                raise Killed
             note(restoring, taken, done)
 
         with self.monkeypatch.context() as patched:
@@ -117,7 +137,7 @@ class Mode:
 
     def state(self) -> State:
         if self.name == IN_PODS:
-            return fake_run(test_carry_out.DOCUMENT, self.world).state
+            return fake_run(restore_pods_in_memory.DOCUMENT, self.world).state
         found = self.world.stored.state()
         assert found
         return found
@@ -126,6 +146,12 @@ class Mode:
         found = self.state().restore
         assert found
         return found
+
+    def serving(self) -> set[str]:
+        """Folders of data that members of etcd have read."""
+        if self.name == IN_PODS:
+            return set(self.world.serving.values())
+        return {each.serving for each in self.world.machines.values() if each.serving}
 
     def before(self) -> Any:
         """What is there and what is on record of all but restores."""
@@ -156,7 +182,7 @@ class Mode:
         """What is there and what is on record, but for who has done it when, and for data that nobody uses."""
         state = self.state()
         journal = replace(state.journal, run="", started="", finished="done" if state.journal.finished else "")
-        restore = state.restore and replace(state.restore, started="", bump=0, generation=0, aside=())
+        restore = state.restore and replace(state.restore, started="", bump=0, revision=0, generation=0, aside=())
         etcd = replace(state.etcd, generation=0)
         recorded = plain(replace(state, journal=journal, restore=restore, etcd=etcd))
         return recorded, self._with_any_generation(self.there())
@@ -165,6 +191,13 @@ class Mode:
         """Half of new data is not used again: a run that goes on makes the next one."""
         text = f"gen-{self.state().etcd.generation}"
         return _replaced(there, text, "gen-n")
+
+
+def come_back_to(part: RestoreState, undone: RestoreState) -> RestoreState:
+    """Record of the part when a restore upon it is undone: clients may have seen revisions of what it had begun."""
+    assert undone.revision > part.revision > 0
+    aside = {*undone.aside, f"gen-{undone.generation}"}
+    return replace(part, aside=tuple(sorted(aside)), came_back=True, revision=undone.revision)
 
 
 def plain(state: State, but: Sequence[str] = ()) -> dict[str, Any]:
@@ -257,3 +290,40 @@ def test_a_way_back_that_is_killed_at_a_step_ends_as_what_was_before(mode: Mode,
     mode.of.assert_undisturbed(mode.world)
     assert mode.recorded().step == "Undone"
     assert not differing(mode.before(), before)
+
+
+@pytest.mark.parametrize("mode", BOTH, indirect=True)
+@pytest.mark.parametrize("step", UNTIL_QUARANTINE)
+def test_a_restore_upon_a_part_that_is_killed_at_a_step_comes_to_its_quarantine_and_leads_back(
+    mode: Mode, step: Step
+) -> None:
+    mode.come_to_a_part()
+    part, before = mode.recorded(), mode.before()
+    with mode.killed_at(step):
+        mode.run(Goal.QUARANTINE, confirm=OTHER)
+    mode.run(Goal.QUARANTINE, confirm=OTHER)
+    found = mode.recorded()
+    assert (found.step, found.backup, found.former_restore) == (Step.COMPARE, OTHER, part)
+    assert mode.serving() == {f"gen-{found.generation}"}
+    assert not carry_out.WRITERS & mode.world.running()
+    mode.run(Goal.UNDO)
+    assert mode.recorded() == come_back_to(part, found)
+    assert mode.serving() == {f"gen-{part.generation}"}
+    assert not differing(mode.before(), before)
+
+
+@pytest.mark.parametrize("mode", BOTH, indirect=True)
+@pytest.mark.parametrize("step", WAY_BACK)
+def test_a_way_back_to_a_part_that_is_killed_at_a_step_ends_there(mode: Mode, step: Step) -> None:
+    mode.come_to_a_part()
+    part, before = mode.recorded(), mode.before()
+    mode.run(Goal.QUARANTINE, confirm=OTHER)
+    undone = mode.recorded()
+    with mode.killed_at(step):
+        mode.run(Goal.UNDO)
+    mode.run(Goal.UNDO)
+    assert mode.recorded() == come_back_to(part, undone)
+    assert not differing(mode.before(), before)
+    # Once more it has nothing to do.
+    mode.run(Goal.UNDO)
+    assert mode.recorded().step == PART_RELEASED

@@ -26,10 +26,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.types
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Applied
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import Step
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import epoch, join, service_types
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import epoch, join, registration, service_types
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import take_over
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import store
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection, store
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
@@ -39,6 +39,7 @@ NAMES = ("m1", "m2")
 ENTRIES = [{"name": name, "mode": "Push", "secretRef": {"name": name}} for name in NAMES]
 BACKUP = "prod-20261125t020000z-1f3a9c"
 LAST = LastBackup(BACKUP, "2026-11-25T02:00:00+00:00", 9, 8, 7)
+OF_M2 = ("Cluster", "m2")
 #: Nobody has handed it over.
 LOST = TakeOverState("disk", BACKUP, "karmada-prod/prod", planned=False)
 
@@ -107,19 +108,22 @@ class Place:
         arguments = {
             "stage": "registration",
             "noted": True,
+            "on_record": not take_over.is_fenced(self.state),
             "timeout": 600,
             "broken": [],
             "on_broken_member": "tell",
         }
         action: Any = ActionModule
-        self.broken = action.perform(None, self.run(), arguments)["broken_members"]
+        done = action.perform(None, self.run(), arguments)
+        self.broken = done["broken_members"]
+        self.joined = [each["name"] for each in done["members"] if each["joined"]]
         return {each["name"]: each["problem"] for each in self.broken}
 
     def fenced(self, *named: str) -> None:
         """End of the step by which members follow this place, and of the release that begins with it."""
         run = self.run()
         with run.writing("note that members follow this place"):
-            take_over.fenced(run, self.broken, named)
+            take_over.fenced(run, self.joined, self.broken, named)
             assert run.state.restore
             run.save(replace(run.state, restore=replace(run.state.restore, step=RELEASED)))
 
@@ -256,6 +260,52 @@ def test_a_member_that_took_everything_and_whose_last_answer_was_lost_is_not_nam
     assert came.unfenced == ("m2",)
     assert came.join() == {}
     assert came.unfenced == ()
+
+
+def rights_on(member: Member) -> list[Any]:
+    return [each for each in member.objects.values() if each["kind"] in ("ClusterRole", "ClusterRoleBinding")]
+
+
+def test_a_member_that_the_new_place_does_not_list_follows_it_too(world: World, left: Place) -> None:
+    came = taken_over(left)
+    came.document = samples.document({"members": ENTRIES[:1]}, namespace="karmada-next")
+    rights, cluster = copy.deepcopy(rights_on(world.members["m2"])), came.inside.get(registration.CLUSTER_API, *OF_M2)
+    assert rights
+    assert cluster
+    assert came.join() == {}
+    assert came.joined == list(NAMES)
+    came.fenced()
+    assert came.unfenced == ()
+    assert all(came.writes_to(name) for name in NAMES)
+    assert not any(left.writes_to(name) for name in NAMES)
+    assert sorted(left.join()) == list(NAMES)
+    # What was asked for it by a document that is not here stays as it is.
+    assert rights_on(world.members["m2"]) == rights
+    assert came.inside.get(registration.CLUSTER_API, *OF_M2) == cluster
+    # What is on it is on record: it leaves with all of that.
+    there = {each["metadata"]["uid"] for each in world.members["m2"].objects.values() if each["kind"] == "Secret"}
+    assert there <= came.state.uids("member/m2")
+
+
+def test_a_member_that_is_not_listed_and_out_of_reach_is_named_too(world: World, left: Place) -> None:
+    came = taken_over(left)
+    came.document = samples.document({"members": ENTRIES[:1]}, namespace="karmada-next")
+    world.silent = {"m2"}
+    assert list(came.join()) == ["m2"]
+    with pytest.raises(ProblemsError, match="restore_unfenced") as asked:
+        came.fenced()
+    assert [each.where for each in asked.value.problems] == ["member m2"]
+
+
+def test_a_release_that_is_limited_to_some_members_has_all_of_them_follow(
+    left: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came = taken_over(left)
+    monkeypatch.setattr(selection, "holds", lambda _run, name: name == "m1")
+    assert came.join() == {}
+    came.fenced()
+    assert all(came.writes_to(name) for name in NAMES)
+    assert not any(left.writes_to(name) for name in NAMES)
 
 
 def test_a_second_place_that_takes_the_same_backup_over_comes_too_late_where_the_first_one_was(

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RELEASED, UNDONE, RestoreState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    PART_RELEASED,
+    RELEASED,
+    UNDONE,
+    RestoreState,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import (
@@ -267,6 +272,19 @@ def test_another_restore_begins_where_none_is_or_the_former_data_is_back_in_its_
     assert may_begin_anew(replace(journal, step=UNDONE), OLD)
     assert may_begin_anew(replace(journal, undoing=True), OLD)
     assert not may_begin_anew(replace(journal, undoing=True), NEW)
+    part = replace(journal, step=PART_RELEASED, parts={"m1": ()})
+    assert may_begin_anew(part, NEW)
+    # Not while members are being let go.
+    for step in (Step.OPEN, Step.START_ALL, Step.WAKE_AGENTS, Step.LET, Step.BACK_UP_AGAIN):
+        assert not may_begin_anew(replace(part, step=step), NEW)
+
+
+def test_a_part_that_came_back_is_what_was_to_be_reached_and_no_other_is_taken_back() -> None:
+    part = replace(begun(), step=PART_RELEASED, parts={"m1": ()}, before="b0")
+    refused = next_step(World(journal=part, generation=NEW).seen(), Goal.UNDO)
+    assert isinstance(refused, Problem)
+    assert refused.remedy == "restore the backup that was taken before it, b0"
+    assert next_step(World(journal=replace(part, came_back=True), generation=NEW).seen(), Goal.UNDO) is None
 
 
 def test_one_that_was_released_has_nothing_to_do_and_is_not_taken_back() -> None:

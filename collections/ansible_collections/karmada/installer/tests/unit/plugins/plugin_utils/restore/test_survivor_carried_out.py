@@ -16,27 +16,26 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore import c
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked, Place
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.survivor import Survivor
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore import test_carry_out as restores
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore.test_carry_out import (
-    BACKUP,
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.restore_pods_in_memory import (
     DOCUMENT,
-    MOMENTS,
     NAMES,
     World,
     assert_quarantined,
     assert_undisturbed,
+    made,
     stored,
     take_steps,
 )
-from ansible_collections.karmada.installer.tests.unit.support import samples
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import BACKUP, MOMENTS
 
 NAME = NAMES[0]
 
 
 def survived(monkeypatch: pytest.MonkeyPatch) -> World:
     """A world in which one member has all that is left."""
-    world = restores._another(monkeypatch)
+    world = made(monkeypatch)
     chosen: Any = check.choose(None, Asked())  # type: ignore[arg-type]
     place = Place(chosen.wanted, chosen.series, chosen.target)
 
@@ -48,7 +47,7 @@ def survived(monkeypatch: pytest.MonkeyPatch) -> World:
 
     def backed_up(*_: Any) -> Any:
         # A run may be killed before it, and after.
-        world._moment()
+        world.moment()
         return chosen.record
 
     monkeypatch.setattr(check, "opened", lambda *_: place)
@@ -138,6 +137,9 @@ def test_whose_data_is_meant(
         # One that goes on, and one that was carried out, copy nothing.
         ({"back": NAME}, "Prepare", ""),
         ({"back": NAME}, "Released", ""),
+        # Upon one of which a part is released, only what another one names.
+        ({"back": NAME}, "PartReleased", ""),
+        ({"back": NAMES[1]}, "PartReleased", NAMES[1]),
     ],
 )
 def test_a_plain_host_sends_what_it_has_if_the_document_says_so(
@@ -145,7 +147,7 @@ def test_a_plain_host_sends_what_it_has_if_the_document_says_so(
 ) -> None:
     there = {name: WantedRestore(name, "nightly", survivor=member) for name, member in asked.items()}
     monkeypatch.setattr(check, "_all_wanted", lambda *_: there)
-    place: Any = SimpleNamespace(wanted=WantedRestore("back", "nightly", survivor=NAME))
+    place: Any = SimpleNamespace(wanted=WantedRestore("back", "nightly", survivor=asked.get("back", NAME)))
     monkeypatch.setattr(check, "opened", lambda *_: place)
     monkeypatch.setattr(survivor, "seen", lambda *_: {})
     monkeypatch.setattr(survivor, "not_lost", lambda *_: iter(()))

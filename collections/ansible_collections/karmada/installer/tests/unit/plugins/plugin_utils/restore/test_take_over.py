@@ -42,7 +42,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.labels import OW
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, take_over
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
+    beginning,
+    check,
+    check_in_pods,
+    take_over,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.in_pods import InPods
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import (
@@ -169,7 +174,7 @@ def test_directories_of_nodes_that_are_named_after_the_same_owner_are_not_shared
     }
     run = fake_run(samples.document(on_nodes), FakeCluster("host cluster", volume), stored=samples.state())
     run.go_on_with(replace(run.state, etcd=replace(run.state.etcd, storage="hostPath")))
-    (told,) = TakingOver(run, NOTHING, cast(Any, None))._data_there()
+    (told,) = check_in_pods.data_there(run)
     assert "prod-etcd-0-data-x" in told.what
 
 
@@ -198,17 +203,26 @@ def broken(name: str, reason: Reason = Reason.MEMBER_UNREACHABLE) -> dict[str, A
 def test_members_that_are_out_of_reach_are_named_or_stop_the_release() -> None:
     run = Noted(replace(samples.state(), taken_over=TAKEN))
     with pytest.raises(ProblemsError, match="restore_unfenced") as refused:
-        take_over.fenced(cast(Run, run), [broken("m1"), broken("m2")], ["m2"])
+        take_over.fenced(cast(Run, run), [], [broken("m1"), broken("m2")], ["m2"])
     assert [each.where for each in refused.value.problems] == ["member m1"]
     assert run.state.taken_over == TAKEN
-    take_over.fenced(cast(Run, run), [broken("m2")], ["m2"])
+    take_over.fenced(cast(Run, run), ["m1"], [broken("m2")], ["m2"])
+    assert run.state.taken_over == replace(TAKEN, fenced=True, unfenced=("m2",))
+
+
+def test_a_member_that_nobody_has_asked_is_none_that_follows() -> None:
+    run = Noted(samples.state(taken_over=TAKEN, members={"m1": {}, "m2": {}}))
+    with pytest.raises(ProblemsError, match="has not asked it") as refused:
+        take_over.fenced(cast(Run, run), ["m1"], [], [])
+    assert [each.where for each in refused.value.problems] == ["member m2"]
+    take_over.fenced(cast(Run, run), ["m1"], [], ["m2"])
     assert run.state.taken_over == replace(TAKEN, fenced=True, unfenced=("m2",))
 
 
 def test_a_member_that_follows_a_third_place_stops_it_whoever_names_it() -> None:
     run = Noted(replace(samples.state(), taken_over=TAKEN))
     with pytest.raises(ProblemsError) as refused:
-        take_over.fenced(cast(Run, run), [broken("m1", Reason.MOVED)], ["m1"])
+        take_over.fenced(cast(Run, run), [], [broken("m1", Reason.MOVED)], ["m1"])
     assert refused.value.problems[0].reason is Reason.MOVED
 
 
@@ -217,7 +231,13 @@ def test_there_is_nothing_to_go_back_to() -> None:
     moved = replace(samples.state(), taken_over=TAKEN, restore=restore)
     with pytest.raises(ProblemsError, match="nothing here before"):
         take_over.refuse_undo(moved, "here")
-    # A restore of later may be taken back.
+    # Nor once members follow, as long as it has not come to its end.
+    fenced = replace(moved, taken_over=replace(TAKEN, fenced=True))
+    with pytest.raises(ProblemsError, match="nothing here before"):
+        take_over.refuse_undo(fenced, "here")
+    # A restore of later may be taken back, also one of the same backup.
+    again = replace(restore, generation=3, former=EtcdState("t", 2))
+    take_over.refuse_undo(replace(fenced, restore=again), "here")
     take_over.refuse_undo(replace(moved, restore=replace(restore, backup="another")), "here")
     take_over.refuse_undo(samples.state(), "here")
 
@@ -232,17 +252,21 @@ def test_the_place_of_another_control_plane_is_not_taken() -> None:
 def test_nothing_runs_that_is_not_asked_for_before_its_data_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     state = take_over.adopted(first(), THERE, TAKEN, "bb", LAST)
     run = fake_run(samples.document(namespace="karmada-next"), FakeCluster("host cluster"), stored=state)
-    record = SimpleNamespace(name=BACKUP, cluster_id="c1", counts={"secrets": 3}, start=run.now)
+    record = SimpleNamespace(name=BACKUP, cluster_id="c1", counts={"secrets": 3}, start=run.now, revision=100)
     record.files = {SNAPSHOT: SimpleNamespace(plain_size=1)}
     chosen = SimpleNamespace(
-        record=record, wanted=SimpleNamespace(name="moved"), series=SimpleNamespace(name="disk"), where="there"
+        record=record,
+        wanted=SimpleNamespace(name="moved"),
+        series=SimpleNamespace(name="disk"),
+        where="there",
+        known=(),
     )
     monkeypatch.setattr(check, "choose", lambda *_: chosen)
-    monkeypatch.setattr(take_over.check_in_pods, "problems", lambda *_: iter(()))
+    monkeypatch.setattr(check_in_pods, "problems", lambda *_: iter(()))
 
     class Means:
         def statuses(self) -> list[Any]:
-            return [SimpleNamespace(healthy=True, cluster_id="c2", db_size=1, url="u", message="")]
+            return [SimpleNamespace(healthy=True, cluster_id="c2", db_size=1, url="u", message="", revision=1)]
 
         @contextmanager
         def writing(self, _step: str) -> Iterator[None]:
@@ -395,3 +419,66 @@ def test_the_first_state_of_the_place_is_that_of_the_backup_and_no_other_one_is_
     assert taking(again).goes_on()
     with pytest.raises(ProblemsError, match="is meant now"):
         taking(again, confirm="prod-20260101t000000z-000000").goes_on()
+
+
+# -- revisions that clients of the other place have seen ---------------------------------------------------------------
+
+LATER, STRANGE = "prod-20261125t030000z-2a3b4c", "prod-20261125t040000z-3c4d5e"
+
+
+class Several(Store):
+    """A target with a newer backup of another series, and one of somebody else."""
+
+    def __init__(self, run: Run, kept: bytes) -> None:
+        self.texts = {
+            BACKUP: kept,
+            LATER: backup_record.signed(a_record(run, name=LATER, series="weekly", revision=7 * 10**9), KEY),
+            STRANGE: backup_record.signed(a_record(run, name=STRANGE, revision=2**60), STRANGER),
+        }
+
+    def names(self) -> list[str]:
+        return list(self.texts)
+
+    def get(self, name: str, _file: str, sink: Any) -> None:
+        sink.write(self.texts[name])
+
+
+def test_every_backup_of_the_other_place_tells_how_far_its_clients_had_come_and_nothing_of_a_stranger_does(
+    place: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = a_record(place, started=LAST.started)
+    target = Several(place, backup_record.signed(kept, KEY))
+    monkeypatch.setattr(backup_series, "opened", lambda *_: target)
+    one = taking(place)
+    chosen = one.judge()
+    assert (chosen.record.name, [each.name for each in chosen.known]) == (BACKUP, [BACKUP, LATER])
+    taken = place.state.taken_over
+    assert taken is not None
+    assert taken.revision == 0
+    made = beginning.of_a_move(place, chosen, taken, [])
+    assert made.revision == chosen.record.revision + made.bump
+    assert 7 * 10**9 < made.revision < 2**60
+    # By the run after one that was killed, which finds the state of this place.
+    one.adopt()
+    again = check.choose(place, one.asked, BACKUP)
+    assert [each.name for each in again.known] == [BACKUP, LATER]
+
+
+def test_a_restore_that_had_begun_when_the_backup_was_taken_is_noted_with_the_place_that_was_left(
+    place: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = RestoreState(
+        *("back", "disk", BACKUP, place.now.isoformat(timespec="seconds"), "0d6c", 2, 10**9),
+        former=THERE.etcd,
+        revision=9 * 10**9,
+    )
+    monkeypatch.setattr(verify, "state_of", lambda *_: replace(THERE, backup_key=KEY, restore=begun))
+    one = taking(place)
+    chosen = one.judge()
+    one.adopt()
+    found = place.stored_state
+    assert found is not None
+    assert found.taken_over is not None
+    assert found.taken_over.revision == 9 * 10**9
+    assert found.restore is None
+    assert beginning.of_a_move(place, chosen, found.taken_over, []).revision > 9 * 10**9

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Means of a restore for the place of a run, in pods or on plain hosts, which no step of one chooses by itself."""
+
+from __future__ import annotations
+
+from ..kube.apply import Change
+from ..run.run import Run
+from .in_pods import InPods
+from .means import Means
+from .on_hosts import OnHosts
+
+
+def means(run: Run, timeout: float, changes: list[Change]) -> Means:
+    """Means of this run; ``changes`` gets what they have changed, and ``timeout`` is in seconds, for each step."""
+    kind = InPods if run.place.in_pods else OnHosts
+    return kind(run, timeout, changes)

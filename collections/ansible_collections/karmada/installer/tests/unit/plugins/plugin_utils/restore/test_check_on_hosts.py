@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Restores on hosts that are refused before anything is sent: for room, a host that is away, members that are to go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
+    check,
+    check_on_hosts,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.in_pods import PodsAboveHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_memory import (
+    FORMER,
+    MEMBERS,
+)
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import (
+    HOSTS,
+    Runs,
+    deployment,
+    remembered,
+    seen,
+)
+
+
+def refusals(runs: Runs, document: Any = None, size: int = 100 << 20) -> list[str]:
+    run = runs.step(document)
+    return [f"{each.where}: {each.what}" for each in check_on_hosts.problems(run, size, 0)]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    found = Runs(tmp_path / "run")
+    stored_there = Stored().after(remembered(etcd=FORMER), on_hosts=False)
+    facts = {"architecture": "x86_64", "free": {units.DATA: 300 << 20}}
+    found.see_all(seen(stored_there, facts=facts))
+    return found
+
+
+def test_hosts_that_are_as_they_should_be_are_not_refused(runs: Runs) -> None:
+    assert refusals(runs) == []
+
+
+def test_room_is_asked_for_before_anything_is_sent(runs: Runs) -> None:
+    assert refusals(runs, size=200 << 20) == [
+        f"host {name}: 300 MiB are free below {units.DATA}, and 500 MiB are needed beside what is there"
+        for name in MEMBERS
+    ]
+
+
+def test_a_host_that_is_away_is_named_since_something_may_run_there(runs: Runs) -> None:
+    runs.see(etcd2={"refusal": "No route to host"})
+    (found,) = refusals(runs)
+    assert "etcd2" in found
+
+
+def test_members_that_are_to_change_wait_for_the_end(runs: Runs) -> None:
+    hosts = [{**each, "roles": ["controlPlane"]} if "etcd" in each["name"] else each for each in HOSTS]
+    (found,) = refusals(runs, deployment(hosts=hosts))
+    assert "its members of etcd are cp1, etcd1, etcd2, and by the document cp1" in found
+
+
+def test_etcd_on_hosts_beneath_pods_is_refused(runs: Runs) -> None:
+    run = runs.step()
+    run.place = PodsAboveHosts(run, runs.handover)
+    with pytest.raises(ProblemsError, match="its etcd is on plain hosts, and the rest of it in pods"):
+        check.refuse_place(run)
+    check.refuse_place(runs.step())
