@@ -9,7 +9,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import epoch, former_connections
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import epoch, follow, former_connections
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import log as member_log
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import mode as member_mode
@@ -33,6 +33,7 @@ class ActionModule(KarmadaAction):
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "default": "all", "choices": list(STAGES)},
         "noted": {"type": "bool", "default": False},
+        "on_record": {"type": "bool", "default": False},
         "timeout": {"type": "int", "default": 120},
         "broken": {"type": "list", "elements": "dict", "default": []},
         "on_broken_member": broken_members.OPTION,
@@ -40,7 +41,7 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return one entry for each member; fails, after all were tried, if one could not be joined."""
-        entries = selected_members.entries(run)
+        entries = follow.on_record(run) if arguments["on_record"] else selected_members.entries(run)
         stage: str = arguments["stage"]
         outcomes = {entry.name: Outcome(entry.name) for entry in entries}
         for each in map(BrokenMember.of, arguments["broken"]):
@@ -65,6 +66,7 @@ class ActionModule(KarmadaAction):
             for waited in member_ready.wait_ready(run, _sound(entries, outcomes), arguments["timeout"]):
                 outcome = outcomes[waited.name]
                 outcome.failed_as(waited)
+                outcome.on_member += waited.on_member
                 outcome.unready = waited.unready
         run.handover.worked_on = [entry.name for entry in _sound(entries, outcomes)]
         asked = [name for name, each in outcomes.items() if each.unready or (stage == "reasons" and each.problem)]
@@ -92,6 +94,8 @@ def _registration(run: Run, entries: list[MemberEntry], *, noted: bool) -> dict[
     if not entries:
         return {}
     registered = member_join.registered_clusters(run)
+    unlisted = follow.unlisted(run, entries)
+    entries = [entry for entry in entries if entry not in unlisted]
     inside = member_join.in_control_plane(run, registered)
     outcomes = {
         each.name: each
@@ -114,6 +118,8 @@ def _registration(run: Run, entries: list[MemberEntry], *, noted: bool) -> dict[
         return None
     elif work:
         outcomes.update(_join(run, work, registered, frozenset() if noted else holders))
+    if not run.check:
+        outcomes.update({each.name: each for each in follow.follow(run, unlisted, registered)})
     return outcomes
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import follow
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import leave as member_leave
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import plan as member_plan
@@ -67,7 +67,7 @@ def _confirmed(run: Run, leaving: Sequence[str], confirmed: str) -> None:
         raise ProblemsError(problem)
 
 
-def _leave(run: Run, names: Sequence[str], registered: dict[str, Object], arguments: dict[str, Any]) -> dict[str, Any]:
+def _leave(run: Run, names: Sequence[str], registered: Clusters, arguments: dict[str, Any]) -> dict[str, Any]:
     entries, abandoned, timeout = member_leave.entries(run, names), arguments["abandon"], arguments["timeout"]
     stays: dict[str, set[Ref]] = {}
 
@@ -84,8 +84,16 @@ def _leave(run: Run, names: Sequence[str], registered: dict[str, Object], argume
         return _result(run, entries, member_join.of_each(entries, work, run.trace), arguments, stays)
     if any(name in registered for name in names):
         member_leave.install_policies(run)
+    taken = run.state.taken_over
+    unfenced = [each for each in entries if taken and each.name in {*taken.unfenced} - {*abandoned}]
+    # The place that was left still knows it, and its agent is there. Who does not answer is told below.
+    followed = {each.name: each for each in follow.follow(run, unfenced, registered)}
     with run.writing(f"leave {', '.join(names)}"):
         outcomes = member_join.of_each(entries, work, run.trace)
+        for outcome in outcomes:
+            if before := followed.get(outcome.name):
+                outcome.on_member[:0] = before.on_member
+                outcome.in_control_plane[:0] = before.in_control_plane
         result = _result(run, entries, outcomes, arguments, stays)
         state = run.state
         for outcome in outcomes:

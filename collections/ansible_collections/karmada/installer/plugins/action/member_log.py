@@ -23,13 +23,15 @@ class ActionModule(HostAction):
             return {"changed": False}
         unit = units.unit_name(self.karmada.instance, KARMADA_CONTROLLER_MANAGER)
         names = arguments["members"]
-        wanted = {
-            "unit": unit,
-            "texts": [member_log.mark(name) for name in names],
-            "ignored": [member_log.consequence(name) for name in names],
-            "seconds": member_log.SECONDS,
-        }
-        found, refusal = refusal_of(lambda: self.on_host("_host_log", **wanted))
+        found, refusal = refusal_of(
+            lambda: self.on_host(
+                "_host_log",
+                unit=unit,
+                texts=[member_log.mark(name) for name in names],
+                ignored=[member_log.consequence(name) for name in names],
+                seconds=member_log.SECONDS,
+            )
+        )
         self.tell_unused(found, refusal, "members are told of without its log")
         self.note(member_log={} if refusal else found["lines"])
         return {"changed": False}

@@ -62,6 +62,13 @@ options:
       before (RV(to_note)).
     type: bool
     default: false
+  on_record:
+    description: >-
+      Work on every member that the control plane has on record, whichever the run has selected, instead of those of the
+      document. So a control plane that has moved has all of them follow it. One that the document does not list keeps
+      what was asked for it, and gets other tokens and the mark of this place.
+    type: bool
+    default: false
   timeout:
     description: Seconds to wait for each member until it is Ready.
     type: int

@@ -19,10 +19,11 @@ from ..components.spec import MemberEntry
 from ..components.table import CLIENT_SIGNING_CA, KARMADA_CA
 from ..components.types import KeyPair
 from ..control_plane.bootstrap import AGENT_GROUP, MEMBER_NAMESPACE
-from ..kube.apply import Target, Treatment, delete_all, target
+from ..kube.apply import Change, Target, Treatment, delete_all, target
 from ..kube.cluster import Cluster
-from ..kube.errors import Conflict
+from ..kube.errors import Conflict, Forbidden
 from ..kube.objects import Ref, claimed_by, owned_by
+from ..kube.readiness import is_backing_off
 from ..kube.snapshot import listed
 from ..kube.step import Step, StepRunner
 from ..kube.wait import wait_until
@@ -38,6 +39,9 @@ from .works import NO_NEW_WORKS_LABEL, ON_LEAVE_LABEL
 #: Time within which the control plane must sign a certificate.
 CERTIFICATE_SECONDS = 60.0
 _PAUSE = 0.2
+#: Restarts after which a pod is replaced. kubelet doubles its pause with each, from 10 s up to 5 min (Kubernetes
+#: documentation, "Container restart policy"), so that the next start is 80 s away, and soon more than a run waits for.
+RESTARTS = 3
 
 
 def grant(run: Run, name: str, control_plane: Cluster) -> Iterator[Step]:
@@ -110,6 +114,22 @@ def install(run: Run, entry: MemberEntry, runner: StepRunner) -> None:
 def _objects_on_member(run: Run, entry: MemberEntry, member: Cluster, identity: Identity | None) -> list[Object]:
     on_hosts = bool(entry.agent_hosts)
     return agent.objects_on_member(run.instance, entry.name, member.access.server, identity, on_hosts=on_hosts)
+
+
+def start_at_once(run: Run, name: str, member: Cluster) -> list[Change]:
+    """Delete pods of an agent that have failed often and wait to be started again; new ones start at once.
+
+    An agent fails for as long as its control plane is away, and the pauses that this has earned it outlast that.
+    """
+    labels = ",".join(f"{key}={value}" for key, value in run.instance.selector(agent.ROW.name, name).items())
+    changes: list[Change] = []
+    # Whoever may not do this waits for kubelet.
+    with suppress(Forbidden):
+        for pod in member.list("v1", "Pod", MEMBER_NAMESPACE, labels=labels):
+            ref, uid = target(pod)
+            if is_backing_off(pod, RESTARTS) and member.delete(*ref, uid=uid):
+                changes.append(Change(ref, "deleted", uid, note="it had failed often, and would have waited longer"))
+    return changes
 
 
 def wait(run: Run, member: Cluster, timeout: float) -> None:

@@ -288,7 +288,7 @@ def _join(
         estimator = _has_estimator(run, entry)
         credentials = member.late(
             lambda: _credentials(member.cluster, name, estimator),
-            lambda: _wait_for_credentials(cluster, name, estimator),
+            lambda: wait_for_credentials(cluster, name, estimator),
         )
         wanted = registration.cluster(entry, run.instance.owner, identity)
         if live and not inside.writes:
@@ -478,7 +478,8 @@ def _credentials(member: Cluster, name: str, estimator: bool) -> registration.Cr
     return registration.credentials_from(secrets, name, estimator=estimator)
 
 
-def _wait_for_credentials(member: Cluster, name: str, estimator: bool) -> registration.Credentials:
+def wait_for_credentials(member: Cluster, name: str, estimator: bool) -> registration.Credentials:
+    """Credentials of the accounts on a member, once it has filled their tokens. Raises ProblemsError if it does not."""
     place = f"namespace {MEMBER_NAMESPACE}"
     look = partial(_credentials, member, name, estimator)
     return account_tokens.wait_for(look, member, "the tokens of its service accounts", place)

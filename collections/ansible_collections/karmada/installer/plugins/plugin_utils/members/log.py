@@ -45,7 +45,7 @@ def reasons(run: Run, names: Iterable[str]) -> dict[str, str]:
     names = list(names)
     if not names:
         return {}
-    lines = _of_pods(run) if run.place.in_pods else _of_hosts(run)
+    lines = _of_hosts(run) if KARMADA_CONTROLLER_MANAGER.is_on_hosts(run.spec) else _of_pods(run)
     return {name: why for name in names if (why := newest_reason(lines, name))}
 
 

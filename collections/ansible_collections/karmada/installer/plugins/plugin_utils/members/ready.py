@@ -22,11 +22,12 @@ def wait_ready(run: Run, entries: Sequence[MemberEntry], timeout: float) -> list
     If an agent does not get there, its status and logs on the member tell why.
     """
 
-    def runs(entry: MemberEntry, _outcome: Outcome) -> None:
+    def runs(entry: MemberEntry, outcome: Outcome) -> None:
         if problems := run.place.agent_problems(entry):
             raise ProblemsError(problems)
         if not entry.agent_hosts:
             with connected(run, entry) as member:
+                outcome.on_member += agent_join.start_at_once(run, entry.name, member)
                 agent_join.wait(run, member, timeout)
 
     outcomes = {entry.name: Outcome(entry.name) for entry in entries}

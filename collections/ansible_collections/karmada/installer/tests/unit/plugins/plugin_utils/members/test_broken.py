@@ -93,6 +93,7 @@ def preflight(
         "confirm_etcd_members": 0,
         "etcd_replace": [],
         "etcd_abandon_nodes": [],
+        "document_seen": {},
         "on_broken_member": on_broken_member,
     }
     reach = {"reach_members": unreached is not None, "reach_timeout": 60}

@@ -122,7 +122,7 @@ def test_switched_off_its_account_goes_and_nothing_else(monkeypatch: pytest.Monk
         yield member
 
     monkeypatch.setattr(member_join, "connected", connected)
-    monkeypatch.setattr(member_join, "_wait_for_credentials", lambda *_: registration.Credentials("t", "i", b"c"))
+    monkeypatch.setattr(member_join, "wait_for_credentials", lambda *_: registration.Credentials("t", "i", b"c"))
     one = {**entry("m1"), "mode": "Push"}
     run = a_run("m1", on=False, owned={"member/m1": uids}, members={"m1": registration.record(MemberEntry(one))})
     registered = Clusters(m1=run.control_plane.get(registration.CLUSTER_API, "Cluster", "m1"))

@@ -148,7 +148,14 @@ def test_what_was_put_on_members_is_on_record_before_they_are_waited_for(
     monkeypatch.setattr(run, "writing", writing)
     monkeypatch.setattr(run, "save", save)
     action: Any = ActionModule
-    arguments = {"stage": stage, "noted": False, "timeout": 600, "broken": [], "on_broken_member": "fail"}
+    arguments = {
+        "stage": stage,
+        "noted": False,
+        "on_record": False,
+        "timeout": 600,
+        "broken": [],
+        "on_broken_member": "fail",
+    }
     found = action.perform(None, run, arguments)
     assert done == expected
     assert found["changed"] is (stage != "readiness")
@@ -186,7 +193,14 @@ def joined(
     monkeypatch.setattr(run, "writing", writing)
     monkeypatch.setattr(run, "save", lambda _state: None)
     action: Any = ActionModule
-    arguments = {"stage": "all", "noted": False, "timeout": 600, "broken": broken, "on_broken_member": on_broken_member}
+    arguments = {
+        "stage": "all",
+        "noted": False,
+        "on_record": False,
+        "timeout": 600,
+        "broken": broken,
+        "on_broken_member": on_broken_member,
+    }
     return action.perform(None, run, arguments), done
 
 

@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.member_leave import ActionModule
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim, TakeOverState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import epoch, registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.support import karmada_in_memory as memory
 from ansible_collections.karmada.installer.tests.unit.support.leaving import RECORD, World
@@ -31,6 +36,7 @@ def act(
 
     def save(saved: Any, **_: Any) -> None:
         world.state = saved
+        run.go_on_with(saved)
 
     monkeypatch.setattr(run, "writing", writing)
     monkeypatch.setattr(run, "save", save)
@@ -137,3 +143,89 @@ def test_check_mode_asks_nothing_and_changes_nothing(monkeypatch: pytest.MonkeyP
     assert "deleted Cluster m1" in result["changes"]
     assert world.control_plane.log == []
     assert list(world.state.members) == ["m1"]
+
+
+# -- one that a take-over could not reach ------------------------------------------------------------------------------
+
+
+def unfenced(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The control plane was taken over, and the member, which the document does not list, was out of reach then.
+
+    Returns the UIDs of the tokens by which the place that was left knows it.
+    """
+    taken = TakeOverState("disk", "b1", "there/prod", fenced=True, unfenced=("m1",))
+    world.state = replace(world.state, claim=Claim(1, "aa"), taken_over=taken)
+    monkeypatch.setattr(member_join, "connected", lambda *_: memory.to(world.member))
+    monkeypatch.setattr(member_join, "_credentials", lambda *_: registration.Credentials("t", "t", b"c"))
+    return tokens(world)
+
+
+def tokens(world: World) -> dict[str, str]:
+    names = registration.token_secrets("m1", estimator=True)
+    found = {each: world.member.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in names}
+    return {name: each["metadata"]["uid"] for name, each in found.items() if each}
+
+
+def mark(world: World) -> str:
+    found = world.member.get(*epoch.account("m1"))
+    return str(((found or {"metadata": {}})["metadata"].get("annotations") or {}).get(registration.CLAIM_ANNOTATION))
+
+
+def still_named(world: World) -> tuple[str, ...]:
+    assert world.state.taken_over
+    return world.state.taken_over.unfenced
+
+
+def test_who_leaves_and_was_not_fenced_follows_this_place_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    had = unfenced(world, monkeypatch)
+    assert had, "there is nothing by which the other place knows it"
+    # Its Works do not go, so it cannot leave; but the other place cannot write there from now on.
+    world.control_plane.reaches = False
+    world.state = replace(world.state, members={"m1": {**world.state.members["m1"], "onLeave": "Delete"}})
+    result = act(world, monkeypatch, on_broken_member="tell")
+    assert result["members"][0]["gone"] is False
+    assert mark(world) == str(Claim(1, "aa"))
+    assert not set(tokens(world).values()) & set(had.values())
+    assert still_named(world) == ()
+    # What was done for that is told with the rest, and on record for its removal.
+    assert any("Secret" in each for each in result["members"][0]["changes"])
+    assert set(tokens(world).values()) <= set(world.state.owned["member/m1"].values())
+
+
+def test_who_leaves_and_was_not_fenced_is_gone_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    unfenced(world, monkeypatch)
+    result = act(world, monkeypatch)
+    assert result["members"][0]["gone"] is True
+    assert (world.state.members, still_named(world), tokens(world)) == ({}, (), {})
+
+
+def test_who_does_not_answer_stays_named_until_he_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    had = unfenced(world, monkeypatch)
+    world.member.dead = True
+    result = act(world, monkeypatch, on_broken_member="tell")
+    assert result["members"][0]["gone"] is False
+    assert still_named(world) == ("m1",)
+    world.control_plane.reaches = False
+    asked: list[str] = []
+    monkeypatch.setattr(member_join, "connected", lambda _run, entry, *_: asked.append(entry.name))
+    assert act(world, monkeypatch, abandon=["m1"])["members"][0]["gone"] is True
+    assert asked == [], "who is given up is not asked"
+    world.member.dead = False
+    assert (still_named(world), tokens(world)) == ((), had)
+
+
+@pytest.mark.parametrize("how", ["check", "fenced before"])
+def test_nobody_else_is_made_to_follow(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    had = unfenced(world, monkeypatch)
+    if how == "fenced before":
+        assert world.state.taken_over
+        world.state = replace(world.state, taken_over=replace(world.state.taken_over, unfenced=()))
+    world.control_plane.reaches = False
+    world.state = replace(world.state, members={"m1": {**world.state.members["m1"], "onLeave": "Delete"}})
+    act(world, monkeypatch, check=how == "check", on_broken_member="tell")
+    assert tokens(world) == had
+    assert mark(world) != str(Claim(1, "aa"))

@@ -116,7 +116,14 @@ def test_where_pods_cannot_be_listed_nothing_is_told() -> None:
 
 def joined(run: Any, stage: str, broken: Any = ()) -> dict[str, Any]:
     action: Any = Join.__new__(Join)
-    arguments = {"stage": stage, "noted": False, "timeout": 600, "broken": list(broken), "on_broken_member": "tell"}
+    arguments = {
+        "stage": stage,
+        "noted": False,
+        "on_record": False,
+        "timeout": 600,
+        "broken": list(broken),
+        "on_broken_member": "tell",
+    }
     found: dict[str, Any] = action.perform(run, arguments)
     return found
 

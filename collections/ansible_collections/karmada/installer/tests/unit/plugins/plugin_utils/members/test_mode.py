@@ -67,7 +67,7 @@ def test_a_check_of_a_first_join_foretells_all_that_the_run_does(
     if not filled:
         there = member_join._credentials
         monkeypatch.setattr(member_join, "_credentials", lambda *_: None)
-        monkeypatch.setattr(member_join, "_wait_for_credentials", there)
+        monkeypatch.setattr(member_join, "wait_for_credentials", there)
     foretold = site.run(tainted, check=True)
     assert (site.inside.objects, site.inside.log, site.member.log) == ({}, [], [])
     assert foretold == site.run(tainted)

@@ -87,7 +87,7 @@ def joined_by(monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], member: Fa
         yield member
 
     monkeypatch.setattr(member_join, "connected", connected)
-    monkeypatch.setattr(member_join, "_wait_for_credentials", lambda *_: registration.Credentials("t", "i", b"c"))
+    monkeypatch.setattr(member_join, "wait_for_credentials", lambda *_: registration.Credentials("t", "i", b"c"))
     monkeypatch.setattr(member_join.agent_join, "grant", lambda *_: [])
     monkeypatch.setattr(member_join.agent_join, "install", lambda *_: None)
     outcome = member_join.Outcome("m1")
