@@ -54,13 +54,12 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible import constants
-from ansible.playbook.block import Block
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
@@ -70,6 +69,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report import la
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import end, results
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes import DONE
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.play_progress import PlayProgress
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import Kind, Said
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.visible_steps import is_plumbing, is_worth_a_line
 
@@ -82,8 +82,6 @@ WAIT_SECONDS = SILENT_SECONDS - SAY_SECONDS
 _HEAD = 17
 #: Names that say nothing about where a step was done.
 _HERE = frozenset({CONTROL, "localhost"})
-#: Weight of an include in the bar; what it brings is not known before.
-_INCLUDE_WEIGHT = 8
 #: Lines of a hint that is shown whole, and lines of one that is longer.
 _WHOLE_HINT = 3
 _CUT_HINT = 2
@@ -125,28 +123,6 @@ class _Step:
         return next((each for each in ("lost", "failed", "changed", "would", "ignored", "ok") if each in found), "")
 
 
-class _Course:
-    """Tasks of a play, as far as they are known before it begins, to tell how far it has come."""
-
-    def __init__(self, play: Any) -> None:
-        self._before: dict[str, tuple[int, int]] = {}
-        total = 0
-        for task in _tasks_of(play.tasks):
-            weight = _INCLUDE_WEIGHT if isinstance(task, TaskInclude) else 1
-            self._before[task._uuid] = (total, weight)
-            total += weight
-        self._total, self._done, self._room = max(1, total), 0, 0
-
-    def reach(self, task: Any) -> float:
-        """Part of the play that is over when this task begins; it never gets less."""
-        known = self._before.get(task._uuid)
-        if known:
-            self._done, self._room = max(self._done, known[0]), known[1] - 1
-        elif self._room > 0:
-            self._done, self._room = self._done + 1, self._room - 1
-        return self._done / self._total
-
-
 class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no types
     """See DOCUMENTATION."""
 
@@ -157,7 +133,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
     def __init__(self) -> None:
         super().__init__()
         self._step: _Step | None = None
-        self._course: _Course | None = None
+        self._play_progress: PlayProgress | None = None
         self._fraction = 0.0
         self._told: set[str] = set()
         self._report = ""
@@ -192,7 +168,8 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
             show(self._display, msg, *arguments, **more)
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        """Begin."""
+        """Begin. A command may have more than one playbook, each with a bar of its own."""
+        self._fraction = 0.0
         if not self._terse:
             super().v2_playbook_on_start(playbook)
 
@@ -203,7 +180,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
             super().v2_playbook_on_play_start(play)
             return
         self._play = play
-        self._course = _Course(play) if self._terminal else None
+        self._play_progress = PlayProgress(play.tasks) if self._terminal else None
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
         """Pass over a play without hosts: there is one for each way to install."""
@@ -344,9 +321,10 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         step = self._step = _Step(task, action, title, plumbing, started=now, said_at=now)
         if not plumbing:
             end.under_way(title)
-        if self._course:
-            self._fraction = self._course.reach(task)
-            self._status("")
+        if self._play_progress:
+            self._fraction = max(self._fraction, self._play_progress.at(task))
+            if not plumbing:
+                self._status("")
         return step
 
     def _step_of(self, task: Any) -> _Step:
@@ -465,18 +443,6 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         # Ansible forks under this lock, so that no fork inherits a stream that another thread is writing to.
         with getattr(self._display, "_lock", None) or nullcontext():
             sys.stdout.flush()
-
-
-def _tasks_of(entries: Any) -> Iterator[Any]:
-    """Tasks of blocks, in their order."""
-    for entry in entries:
-        if isinstance(entry, Block):
-            for section in (entry.block, entry.always):
-                yield from _tasks_of(section)
-        elif isinstance(entry, list):
-            yield from _tasks_of(entry)
-        else:
-            yield entry
 
 
 def _told_of(step: _Step) -> list[str]:

@@ -87,8 +87,8 @@ options:
       - >-
         V(all) reads every KarmadaDeployment object of O(namespace), or without that of the cluster, in the place of one
         by O(name). Each is a host in the group V(karmada_instances), named C(<namespace>.<name>), with the variables
-        that V(karmada_control) has for one, C(karmada_instance_name) (C(<namespace>/<name>)), C(karmada_phase) and
-        C(karmada_version).
+        that V(karmada_control) has for one, C(karmada_instance_name) (C(<namespace>/<name>)), C(karmada_phase),
+        C(karmada_version) and C(karmada_instance_names), the names of all.
       - >-
         Groups of these hosts are C(karmada_namespace_<namespace>), C(karmada_mode_<mode>),
         C(karmada_version_<version>), C(karmada_phase_<phase>) and, for each label of the object,
@@ -104,7 +104,8 @@ options:
         control plane with O(membership=live). No object at all is allowed, with a warning.
       - >-
         Playbooks of this collection work on one of them, which C(-e karmada_instance=<namespace>/<name>) chooses;
-        it is not needed if there is only one. Members are then chosen by C(-e karmada_members=...), not by C(--limit).
+        it is not needed if the source has only one. Members are then chosen by C(-e karmada_members=...), not by
+        C(--limit).
     type: str
     choices: [all]
   label_selector:
@@ -284,8 +285,6 @@ cache_connection: /var/tmp/karmada-inventory
 cache_timeout: 60
 """
 
-import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -307,6 +306,11 @@ if not __name__.startswith("ansible_collections."):
         _checkout,
         *(str(Path(path).parent) for path in AnsibleCollectionConfig.playbook_paths),
     ]
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import before_forks
+
+# Of the collection, this is loaded first; what is imported from here on stays.
+before_forks.look_for_garbage_rarely()
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import k8s_auth
@@ -382,7 +386,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         source = inventory_source.of_options(Path(path), options)
         self._read_config_data(path)
         live = source.membership == inventory_source.LIVE
-        (registered,) = self._registered([source], self.get_cache_key(path), cache) if live else [None]
+        (registered,) = self._registered(path, options, [source], cache) if live else [None]
         found = [(source.deployment, registered)]
         (members,) = inventory_members.chosen(found, source.members_query, f"{path}: members_query")
         if unverified := self._unverified(source):
@@ -399,10 +403,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._read_config_data(path)
         sources = [each.source for each in found.found]
         live = options.get("membership") == inventory_source.LIVE
-        # Who changes the selector, or gives another cluster, asks for others.
-        meant = json.dumps([options, os.environ.get("K8S_AUTH_HOST"), os.environ.get("K8S_AUTH_KUBECONFIG")])
-        key = f"{self.get_cache_key(path)}_{hashlib.sha256(meant.encode()).hexdigest()[:8]}"
-        registered = self._registered(sources, key, cache) if live else [None] * len(sources)
+        registered = self._registered(path, options, sources, cache) if live else [None] * len(sources)
         documents = [(each.deployment, one) for each, one in zip(sources, registered, strict=True)]
         members = inventory_members.chosen(documents, options.get("members_query"), f"{path}: members_query")
         groups, sentences = inventory_hosts.groups_of(found.found)
@@ -417,9 +418,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         for group in (names.INSTANCES, names.BROKEN, names.ALL_MEMBERS, names.ALL_HOSTS):
             self.inventory.add_group(group)
         self._make_local(names.ALL_MEMBERS)
-        each = zip(found.found, members, strict=True)
-        self._add_all(inventory_hosts.of_several(each, groups, live=live))
-        self._add_all(inventory_hosts.of_broken(found.broken))
+        read = zip(found.found, members, strict=True)
+        everybody = inventory_hosts.names_of(found.found, found.broken)
+        self._add_all(inventory_hosts.of_several(read, groups, everybody, live=live))
+        self._add_all(inventory_hosts.of_broken(found.broken, everybody))
 
     def _unverified(self, source: inventory_source.Source) -> Any:
         """Warning if something was read from a server that nobody verified, and no playbook is certain to tell it."""
@@ -429,19 +431,24 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             return None
         return k8s_auth.unverified(os.environ)
 
-    def _registered(self, sources: Sequence[inventory_source.Source], key: str, cache: bool) -> list[Any]:
+    def _registered(
+        self, path: str, options: Mapping[str, str], sources: Sequence[inventory_source.Source], cache: bool
+    ) -> list[Any]:
         """Registered members of each, from the cache if the user enabled it; see ``members.registered``."""
-        # Imports the client of API servers, which other sources do not need.
+        # Import the client of API servers, which other sources do not need.
+        from ansible_collections.karmada.installer.plugins.plugin_utils.members import looked_up  # noqa: PLC0415
         from ansible_collections.karmada.installer.plugins.plugin_utils.members import registered as membership  # noqa: PLC0415
 
         self.load_cache_plugin()
-        wanted = self.get_option("cache")
+        if not self.get_option("cache"):
+            return membership.live_of_all(sources, at_once=_AT_ONCE)
+        # Who changes the selector, or gives another cluster, asks for others.
+        key = f"{self.get_cache_key(path)}_{looked_up.key(options, sources)}"
         places = ["{namespace}/{name}".format_map(each.deployment["metadata"]) for each in sources]
-        if wanted and cache and key in self._cache and set(self._cache[key]) == set(places):
+        if cache and key in self._cache and set(self._cache[key]) == set(places):
             return [membership.Registered.of(self._cache[key][place]) for place in places]
         found = membership.live_of_all(sources, at_once=_AT_ONCE)
-        if wanted:
-            self._cache[key] = {place: each.plain() for place, each in zip(places, found, strict=True)}
+        self._cache[key] = {place: each.plain() for place, each in zip(places, found, strict=True)}
         return found
 
     def _add_groups(self, everything: str = "") -> None:

@@ -41,7 +41,7 @@ _OF_ONE = ("manifest", "name", "uid", "generation", "kubeconfig_output", "report
 #: What of an object was decided upon by whoever started the run; another one is not carried out.
 DECIDED = ("uid", "generation")
 #: Options that are paths and belong to the connection.
-_PATHS = ("kubeconfig", "secrets", "config_maps", "artifacts", "kubeconfig_output", "report_output", "backups")
+PATHS = ("kubeconfig", "secrets", "config_maps", "artifacts", "kubeconfig_output", "report_output", "backups")
 #: Where it comes from which members there are: what the document lists, or also what is registered.
 SPEC, LIVE = "spec", "live"
 #: Options of Ansible's own that the plugin takes beside its own.
@@ -180,7 +180,7 @@ def source_of(
     """Source with a resolved document; ``beside`` is where files of a run are that have no place of their own."""
     paths = {
         # Backups are not looked for here: a share that is not mounted is no matter of an installation.
-        **{name: absolute(file, options.get(name)) for name in _PATHS},
+        **{name: absolute(file, options.get(name)) for name in PATHS},
         "beside": str(beside),
     }
     return Source(

@@ -86,9 +86,11 @@ def change_problems(document: Mapping[str, Any], carried_out: Mapping[str, Any])
 
     ``carried_out`` is the document of the last run that finished, resolved by this version or an earlier one.
     """
-    before = {**with_defaults(carried_out), "status": {"installed": True}}
-    problems = []
-    for finding in cel_rules.change_findings(document, _KIND.schema, before):
+    before, problems = with_defaults(carried_out), []
+    if not differs(document, before):
+        # Most runs change nothing, which no rule refuses, and do without the library that evaluates rules.
+        return []
+    for finding in cel_rules.change_findings(document, _KIND.schema, {**before, "status": {"installed": True}}):
         what, _, remedy = finding.what.rpartition("; ")
         problems.append(
             Problem(what or remedy, where("", finding.path), remedy if what else "", reason=Reason.IMMUTABLE_SETTING)

@@ -13,7 +13,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..components.etcd_state import EtcdState
-from ..components.state import FORMER_MODE, RestoreState, State, from_files
+from ..components.state import (
+    FORMER_MODE,
+    MOST_CLUSTERS,
+    MOST_NAMESPACES,
+    MOST_SERIES,
+    RestoreState,
+    State,
+    from_files,
+)
 from ..problems import Problem, ProblemsError, Reason
 from . import cel_rules, crd, manifest
 
@@ -54,10 +62,12 @@ _ETCD = {
         "members": {"type": "array", "maxItems": 16, "items": _ETCD_MEMBER},
     },
 }
+#: Of etcd, which counts with 64 bits.
+_REVISION = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 _BACKUP_NAME = {**_NAME, "maxLength": 128}
 _BACKUP_NAME_OR_NONE = {**_BACKUP_NAME, "pattern": f"{_NAME['pattern']}|^$"}
 #: A restore. Its token and generation become words of a command line, and parts of a path.
-_RESTORE = {
+_RESTORE_ALONE: dict[str, Any] = {
     "type": "object",
     "properties": {
         "name": _NAME,
@@ -69,14 +79,17 @@ _RESTORE = {
         "token": {"type": "string", "pattern": "^[0-9a-f-]{1,64}$"},
         "generation": {"type": "integer", "minimum": 1, "maximum": 2**31},
         "bump": {"type": "integer", "minimum": 1, "maximum": 2**62},
+        "revision": _REVISION,
         "former": _ETCD,
         "members": _NAMES,
         "prepared": _NAMES,
         "held": _NAMES,
-        "replaced": {"type": "array", "maxItems": 8, "items": {"type": "string", "pattern": "^[0-9a-f]{0,16}$"}},
+        # Of the backup, and of each member that answered.
+        "replaced": {"type": "array", "maxItems": 17, "items": {"type": "string", "pattern": "^[0-9a-f]{0,16}$"}},
         "counts": {"type": "object", "maxProperties": 64, "additionalProperties": {"type": "integer", "minimum": 0}},
         "closed": {"type": "boolean"},
         "undoing": {"type": "boolean"},
+        "came_back": {"type": "boolean"},
         "step": {"type": "string", "pattern": "^[A-Za-z]{0,32}$"},
         "aside": {
             "type": "array",
@@ -86,17 +99,18 @@ _RESTORE = {
         # In pairs, so that clusters are judged, too: they become names of namespaces.
         "parts": {
             "type": "array",
-            "maxItems": 4096,
+            "maxItems": MOST_CLUSTERS,
             "items": {
                 "type": "object",
                 "properties": {
                     "cluster": {**_NAME, "pattern": f"{_NAME['pattern']}|^[*]$"},
-                    "namespaces": {**_NAMES, "maxItems": 1024},
+                    "namespaces": {**_NAMES, "maxItems": MOST_NAMESPACES},
                 },
             },
         },
     },
 }
+_RESTORE = {**_RESTORE_ALONE, "properties": {**_RESTORE_ALONE["properties"], "former_restore": _RESTORE_ALONE}}
 _NAMES_OF_MEMBERS = {**_NAMES, "maxItems": 10_000}
 #: A move: names become arguments, and are shown.
 _MOVE = {
@@ -109,6 +123,8 @@ _MOVE = {
         "held": _NAMES,
         "source": {"type": "string", "maxLength": 512, "pattern": "^[-a-z0-9.]+/[-a-z0-9.]+$"},
         "unfenced": _NAMES_OF_MEMBERS,
+        "epoch": {"type": "integer", "minimum": 0},
+        "revision": _REVISION,
         **{key: {"type": "boolean"} for key in ("closed", "undoing", "planned", "fenced")},
     },
 }
@@ -152,7 +168,7 @@ _PLAIN = {
         "owned": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": _TEXT}},
         "backups": {
             "type": "object",
-            "maxProperties": 64,
+            "maxProperties": MOST_SERIES,
             "additionalProperties": {
                 "type": "object",
                 "properties": {
@@ -184,18 +200,31 @@ def read_state(files: Mapping[str, bytes], where: str) -> State:
     Raises ProblemsError if it cannot be read, or has content that no run of this collection can have written.
     """
     state = from_files(files, where)
-    wrong = [f"{crd.spelt(each.path)} {each.what}" for each in findings(state)]
-    if not wrong:
-        return state
-    more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-    raise ProblemsError(
-        Problem(
-            f"the installer's state says what this collection does not write: {'; '.join(wrong[:_SHOWN])}{more}",
-            where,
-            "find out who has changed it, and restore it from a backup; nothing of it was used, nothing was changed",
-            reason=Reason.INVALID_STATE,
+    if told := _told(state):
+        what = f"the installer's state says what this collection does not write: {told}"
+        remedy = (
+            "find out who has changed it, and restore it from a backup; nothing of it was used, nothing was changed"
         )
-    )
+        raise ProblemsError(Problem(what, where, remedy, reason=Reason.INVALID_STATE))
+    return state
+
+
+def require_readable(state: State, where: str) -> None:
+    """Raise ProblemsError if no later run could read this state: it is not stored then, so that the former one stays.
+
+    ``where`` is its location for people.
+    """
+    if told := _told(state):
+        what = f"this step would leave a state of the installer that no run could read any more: {told}"
+        remedy = "the state is as it was before the step; have less of what is named, or report it"
+        raise ProblemsError(Problem(what, where, remedy, reason=Reason.INVALID_STATE), "nothing of it was recorded")
+
+
+def _told(state: State) -> str:
+    """Findings about a state in words, the first of them; empty if there are none."""
+    wrong = [f"{crd.spelt(each.path)} {each.what}" for each in findings(state)]
+    more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return f"{'; '.join(wrong[:_SHOWN])}{more}"
 
 
 def findings(state: State) -> Iterator[crd.Finding]:
@@ -282,7 +311,9 @@ def _plain_etcd(etcd: EtcdState) -> dict[str, Any]:
 def _plain_restore(restore: RestoreState) -> dict[str, Any]:
     lists = {name: list(getattr(restore, name)) for name in ("members", "prepared", "held", "replaced", "aside")}
     parts = [{"cluster": name, "namespaces": list(spaces)} for name, spaces in restore.parts.items()]
-    return {**vars(restore), **lists, "former": _plain_etcd(restore.former), "parts": parts}
+    found = {**vars(restore), **lists, "former": _plain_etcd(restore.former), "parts": parts}
+    upon = found.pop("former_restore")
+    return {**found, "former_restore": _plain_restore(upon)} if upon else found
 
 
 @functools.cache

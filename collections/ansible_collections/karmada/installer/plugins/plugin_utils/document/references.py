@@ -15,9 +15,7 @@ from ..kube import kubeconfig
 from ..kube.cluster import Cluster
 from ..problems import Problem, ProblemsError, Reason
 from . import manifest, secret_folder
-
-#: Settings that are paths.
-PATHS = frozenset({"kubeconfig", "secrets", "config_maps", "artifacts", "kubeconfig_output", "report_output"})
+from .inventory_source import PATHS
 
 #: Variable of the environment with the kubeconfig of a control plane on plain hosts.
 CONTROL_PLANE_VARIABLE = "KARMADA_KUBECONFIG"
@@ -64,7 +62,7 @@ class Connection:
             if not found.get("object_uid"):
                 # Whoever reads an object has the Secret beside it; nobody may want a file on this machine.
                 found.setdefault("kubeconfig_output", f"{beside}.kubeconfig")
-        for key in PATHS & found.keys():
+        for key in found.keys() & set(PATHS):
             found[key] = str(private_file.expanded(found[key]).absolute())
         return cls(**found)
 

@@ -8,10 +8,11 @@ Structure of a run
 
 ``Run`` is one action's access to one instance. It is a ``Facts`` (document, Secrets, sources) with
 
-* a **place** (``place.py``, ``on_hosts.py``): ``InPods``, ``PodsAboveHosts`` or ``OnHosts``. All that depends on where
-  the components run is a method of it, abstract in ``Place``: addresses, certificates, access to the API server, what
-  hosts get. ``action.py`` chooses the class by the document. Steps that have two complete forms, for a host cluster
-  and for hosts, use ``in_pods``; a third way to install would have to be added there, too.
+* a **place** (``place.py``, ``in_pods.py``, ``on_hosts.py``): ``InPods``, ``PodsAboveHosts`` or ``OnHosts``. All that
+  depends on where the components run is a method of it, abstract in ``Place``: addresses, certificates, access to the
+  API server, what hosts get. ``action.py`` chooses the class by the document. What is asked of one component, in pods
+  or on hosts, its row of the table answers. The few steps that have two complete forms, for a host cluster and for
+  hosts, use ``in_pods`` (a test lists them, with why); a third way to install would have to be added there, too.
 * a **store** (``store.py``), which the place chooses: ``SecretStore`` (Secret and Lease) or ``HostFiles``. It reads and
   writes the state and holds the lock.
 * **snapshots** (``snapshot.py``): ``Live`` has the facts of the place at one time, ``Snapshot`` what follows from these

@@ -34,8 +34,9 @@ from . import before_forks, end, inventory_variables, not_given, phases
 from . import changes as changes_of_steps
 from . import selection as selected_members
 from .facts import Facts
+from .in_pods import InPods, PodsAboveHosts
 from .on_hosts import OnHosts
-from .place import InPods, Place, PodsAboveHosts
+from .place import Place
 from .plain import plain
 from .run import Run
 from .said import say
@@ -140,6 +141,7 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         connection = arguments.get("connection") or connected
         run = make_run(deployment, connection, variables, check=bool(self._task.check_mode))
         run.confirmed_dead = self._confirmed_dead()
+        run.one_of_several = inventory_variables.has_several(variables)
         run.confirmed_manager = str(variables.get("karmada_confirm_manager") or "")
         return run
 

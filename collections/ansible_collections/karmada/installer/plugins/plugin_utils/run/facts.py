@@ -39,6 +39,8 @@ class Facts(ABC):
     confirmed_manager: str = ""
     #: Holder of the lock, or id of its run, that is certainly dead; empty if none was named.
     confirmed_dead: str = ""
+    #: Whether the inventory has several control planes, so that the name alone says too little.
+    one_of_several: bool = False
     #: Seconds for which another run that holds the lock of a control plane in pods is waited for, at most.
     lock_wait: float = 120.0
 
@@ -75,6 +77,15 @@ class Facts(ABC):
         """Name of the instance."""
         name: str = self.deployment["metadata"]["name"]
         return name
+
+    @property
+    def confirmation(self) -> str:
+        """Text by which a user confirms what cannot be undone; of several, two may have the same name."""
+        return self.full_name(self.name) if self.one_of_several else self.name
+
+    def is_confirmed(self, text: str) -> bool:
+        """Return whether a user has named this control plane; with its namespace is always right."""
+        return text in (self.confirmation, self.full_name(self.name))
 
     @property
     def namespace(self) -> str:
@@ -123,7 +134,7 @@ class Facts(ABC):
         return self._references.secret(name, where)
 
     def full_name(self, secret: str) -> str:
-        """Namespace and name of a Secret that the document refers to."""
+        """Namespace and name of an object beside the document, such as a Secret that it refers to."""
         return f"{self.deployment['metadata']['namespace']}/{secret}"
 
     @cached_property

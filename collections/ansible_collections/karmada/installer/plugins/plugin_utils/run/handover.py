@@ -31,10 +31,23 @@ class Handover:
     def __init__(self, folder: Path | None = None) -> None:
         """``folder`` None: the private folder of the playbook run that this process belongs to."""
         self._given = folder
+        self._part = ""
+
+    @classmethod
+    def of(cls, instance: str) -> Handover:
+        """Handover of ``<namespace>/<name>`` in the playbook run that this process belongs to.
+
+        A playbook of somebody's own may work on several, one after the other, whose hosts may have the same names: one
+        must not get the keys of another.
+        """
+        made = cls()
+        # Names of namespaces have no dot, and those of other files of the folder are none of these.
+        made._part = instance.replace("/", ".")
+        return made
 
     @cached_property
     def _folder(self) -> Path:
-        return self._given or private_folder.of_this_run()
+        return self._given or private_folder.of_this_run() / self._part
 
     @property
     def stored(self) -> dict[str, Any] | None:

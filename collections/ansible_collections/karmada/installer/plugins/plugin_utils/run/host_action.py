@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Unpack
 
 from ansible.errors import AnsibleError
@@ -238,10 +238,10 @@ def _told(found: Any) -> Any:
     return redacted(found) if isinstance(found, str) else found
 
 
-def refusal_of(work: Any) -> tuple[dict[str, Any], str]:
+def refusal_of(work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], str]:
     """Result of a module and the reason why the host refused it; the reason is empty on success."""
     try:
-        found: dict[str, Any] = work()
+        found = work()
     except AnsibleError as error:
         return {}, redacted(str(error))
     if found.get("failed") or found.get("unreachable"):

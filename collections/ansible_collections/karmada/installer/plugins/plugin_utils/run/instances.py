@@ -14,15 +14,15 @@ from ..components.spec import Spec
 from ..document import crd
 from ..problems import Problem, Reason
 from ..redaction import printable
-from . import inventory_variables
+from . import inventory_parts, inventory_variables
 from .inventory_hosts import ALONE
-from .inventory_names import BROKEN, CONTROL, INSTANCES
+from .inventory_names import BROKEN, CONTROL, INSTANCE_NAME, INSTANCE_NAMES, INSTANCES
 from .selection import SHOWN
 
-#: Variable that chooses, and the one by which each host of several says whose it is.
-CHOSEN, NAME = "karmada_instance", "karmada_instance_name"
+#: Variable that chooses.
+CHOSEN = "karmada_instance"
 #: What the inventory says for Ansible's own use, and of several only.
-_NOT_ADOPTED = (ALONE, NAME, "karmada_phase", "karmada_version")
+_NOT_ADOPTED = (ALONE, INSTANCE_NAMES, "karmada_phase", "karmada_version")
 
 
 def are_there(variables: Mapping[str, Any]) -> bool:
@@ -55,6 +55,9 @@ def table(variables: Mapping[str, Any]) -> list[str]:
         count = len(spec.members)
         about = f"{version}, {spec.mode}, {count} member{'' if count == 1 else 's'}"
         rows.append((name, str(phase), about))
+    known = {**_named(variables, BROKEN), **_named(variables, INSTANCES)}
+    lost = sorted(_everybody(variables, known) - set(known)) if known else []
+    rows += [(name, "not here", "its host is disabled, or in another slice of the inventory") for name in lost]
     rows = [(printable(name), printable(state), printable(about)) for name, state, about in rows]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return [f"{name:<{widths[0]}}  {state:<{widths[1]}}  {about}" for name, state, about in rows]
@@ -69,16 +72,31 @@ def adopted(variables: Mapping[str, Any]) -> tuple[list[Problem], list[str]]:
         )
         return [Problem(what, f"--limit {limit}", remedy, reason=Reason.INVALID_ARGUMENT)], []
     there, broken = _named(variables, INSTANCES), _named(variables, BROKEN)
-    wanted = str(variables.get("karmada_instance") or "").strip()
-    if not wanted and len(there) + len(broken) == 1:
-        wanted = next(iter({**there, **broken}))
+    wanted, problem = _wanted(variables, [*there, *broken])
+    if problem:
+        return [problem], []
     if wanted in broken:
         told = inventory_variables.of_host(variables, broken[wanted])
         return [Problem.of(each) for each in told.get("karmada_problems", ())], []
     if wanted not in there:
         return [_no_choice(wanted, list(there), list(broken))], []
     hosts = [host for host in variables["hostvars"] if _is_of(variables, host, wanted)]
+    if problem := inventory_parts.of_chosen(variables, wanted, there[wanted], _alone_names(variables, hosts)):
+        return [problem], []
     return [], sorted(hosts, key=lambda host: (host != there[wanted], hosts.index(host)))
+
+
+def _wanted(variables: Mapping[str, Any], present: list[str]) -> tuple[str, Problem | None]:
+    """Name of the chosen one, or of the only one of the source; empty if none is. Or the problem with ``present``."""
+    if part := inventory_parts.without_instances(variables):
+        return "", part
+    if wanted := str(variables.get(CHOSEN) or "").strip():
+        return wanted, None
+    everybody = _everybody(variables, {**_named(variables, INSTANCES), **_named(variables, BROKEN)})
+    # That somebody has disabled the host of one, or it is in another slice, does not choose the one that is left.
+    if lost := sorted(everybody - set(present)):
+        return "", inventory_parts.without_others(present, lost, CHOSEN)
+    return (present[0] if len(present) == 1 else ""), None
 
 
 def another(variables: Mapping[str, Any]) -> Problem | None:
@@ -103,12 +121,28 @@ def alone(variables: Mapping[str, Any], host: str) -> tuple[str, list[str], dict
 def _named(variables: Mapping[str, Any], group: str) -> dict[str, str]:
     """Name → host, of those in a group."""
     hosts = (variables.get("groups") or {}).get(group) or ()
-    return {str(inventory_variables.of_host(variables, host).get(NAME)): str(host) for host in hosts}
+    return {str(inventory_variables.of_host(variables, host).get(INSTANCE_NAME)): str(host) for host in hosts}
+
+
+def _everybody(variables: Mapping[str, Any], known: Mapping[str, str]) -> set[str]:
+    """Names of all control planes of the sources that made these hosts (name → host).
+
+    An inventory that an earlier version has stored does not say them.
+    """
+    found = set(known)
+    for host in known.values():
+        found.update(map(str, inventory_variables.of_host(variables, host).get(INSTANCE_NAMES) or ()))
+    return found
+
+
+def _alone_names(variables: Mapping[str, Any], hosts: list[str]) -> set[str]:
+    """Names that hosts have where their control plane is the only one."""
+    return {str(inventory_variables.of_host(variables, host)[ALONE]["name"]) for host in hosts}
 
 
 def _is_of(variables: Mapping[str, Any], host: str, wanted: str) -> bool:
     known = inventory_variables.of_host(variables, host)
-    return known.get(NAME) == wanted and ALONE in known
+    return known.get(INSTANCE_NAME) == wanted and ALONE in known
 
 
 def _no_choice(wanted: str, there: list[str], broken: list[str]) -> Problem:

@@ -55,16 +55,24 @@ def everything(source: Source) -> str:
 
 
 def of_several(
-    found: Iterable[tuple[Instance, Iterable[Member]]], groups: Mapping[str, Sequence[str]], *, live: bool
+    found: Iterable[tuple[Instance, Iterable[Member]]],
+    groups: Mapping[str, Sequence[str]],
+    everybody: Sequence[str],
+    *,
+    live: bool,
 ) -> Iterator[Placed]:
-    """Hosts of several control planes. ``groups`` are those of each, by its host (``groups_of``)."""
+    """Hosts of several control planes. ``groups`` are those of each, by its host (``groups_of``).
+
+    ``everybody`` are ``names_of`` all in the source.
+    """
     for instance, members in found:
         source = instance.source
         metadata = source.deployment["metadata"]
         host = names.of_instance(metadata["namespace"], metadata["name"])
         group = [each for each in groups[host] if each.startswith(_INSTANCE)]
-        named = {"karmada_instance_name": f"{metadata['namespace']}/{metadata['name']}"}
-        about = {"karmada_phase": instance.phase, "karmada_version": instance.version, **named}
+        named = {names.INSTANCE_NAME: f"{metadata['namespace']}/{metadata['name']}"}
+        about: dict[str, Any] = {"karmada_phase": instance.phase, "karmada_version": instance.version, **named}
+        about[names.INSTANCE_NAMES] = list(everybody)
         yield Placed(
             host,
             [names.INSTANCES, *groups[host]],
@@ -79,15 +87,27 @@ def of_several(
             yield Placed(names.within(host, name), [names.ALL_MEMBERS, *group], {**variables, **named}, {}, more)
 
 
-def of_broken(found: Iterable[Broken]) -> Iterator[Placed]:
+def of_broken(found: Iterable[Broken], everybody: Sequence[str]) -> Iterator[Placed]:
     """Hosts that stand for objects that cannot be worked with, each with the reason."""
     for each in found:
         reason = {
-            "karmada_instance_name": f"{each.namespace}/{each.name}",
+            names.INSTANCE_NAME: f"{each.namespace}/{each.name}",
+            names.INSTANCE_NAMES: list(everybody),
             "karmada_problems": [problem.plain for problem in each.problems],
             "karmada_broken_reason": str(ProblemsError(list(each.problems))),
         }
         yield Placed(names.of_instance(each.namespace, each.name), [names.BROKEN], {**HERE, **reason}, HERE_TEMPLATES)
+
+
+def names_of(found: Iterable[Instance], broken: Iterable[Broken]) -> list[str]:
+    """``<namespace>/<name>`` of all control planes of a source, sorted, those that cannot be read among them."""
+    there = [each.source.deployment["metadata"] for each in found]
+    return sorted(
+        [
+            *(f"{metadata['namespace']}/{metadata['name']}" for metadata in there),
+            *(f"{each.namespace}/{each.name}" for each in broken),
+        ]
+    )
 
 
 _INSTANCE = names.group("instance", "")

@@ -38,6 +38,9 @@ RESERVED = ("localhost", "all", "ungrouped")
 #: Groups of an inventory of several control planes: a host for each, those that cannot be read, all members, all hosts.
 INSTANCES, BROKEN = "karmada_instances", "karmada_broken"
 ALL_MEMBERS, ALL_HOSTS = "karmada_all_members", "karmada_all_hosts"
+#: Variable by which each host of several control planes says whose it is, and those of the control planes which there
+#: are in the source: an inventory that AWX has made of a whole one may lack some.
+INSTANCE_NAME, INSTANCE_NAMES = "karmada_instance_name", "karmada_instance_names"
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_]")
 

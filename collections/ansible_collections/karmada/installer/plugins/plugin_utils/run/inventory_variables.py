@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .inventory_names import CONTROL
+from .inventory_names import BROKEN, CONTROL, INSTANCES
 
 DEPLOYMENT, CONNECTION, HOST = "karmada_deployment", "karmada_connection", "karmada_host"
 
@@ -27,18 +27,30 @@ def of_host(variables: Mapping[str, Any], host: str) -> Mapping[str, Any]:
     return found.vars if found is not None else {}
 
 
-def of_control(variables: Mapping[str, Any]) -> tuple[Any, Any]:
+def of_control(variables: Mapping[str, Any], host: str = "") -> tuple[Any, Any]:
     """Document and connection that the inventory has loaded, each None if it has none.
+
+    ``host`` is that of the control plane where it was chosen among several and is not called as an only one yet.
 
     A playbook of somebody's own, without our inventory, sets both as variables of its hosts: those are taken only if
     no source of the inventory has a document.
     """
-    known = of_host(variables, CONTROL)
+    name = host or CONTROL
+    known = of_host(variables, name)
     if DEPLOYMENT not in known:
         # Hosts of other plays have no document; with --limit, a play may consist of hosts of members only.
         hosts = variables.get("hostvars", {})
-        known = hosts[CONTROL] if DEPLOYMENT not in variables and CONTROL in hosts else variables
+        known = hosts[name] if DEPLOYMENT not in variables and name in hosts else variables
     return known.get(DEPLOYMENT), known.get(CONNECTION)
+
+
+def has_several(variables: Mapping[str, Any]) -> bool:
+    """Return whether the inventory was asked for all control planes, of which a run works on one.
+
+    Another one may be away now, by its labels or because somebody has disabled its host.
+    """
+    groups = variables.get("groups") or {}
+    return bool(groups.get(INSTANCES) or groups.get(BROKEN))
 
 
 def is_plain_host(variables: Mapping[str, Any]) -> bool:

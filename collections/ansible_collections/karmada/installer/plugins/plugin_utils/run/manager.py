@@ -89,14 +89,16 @@ def _own(run: Run, before: Manager) -> Manager:
 
 def home(run: Run) -> Cluster:
     """Cluster that has the object of this run, or that its inventory source names."""
-    settings = run.spec.host_cluster
-    return run.host_cluster if run.place.in_pods and not (settings.secret or settings.context) else run.home
+    return run.host_cluster if run.place.host_cluster_is_home else run.home
 
 
 def is_in_host_cluster(run: Run) -> bool:
     """Return whether the object of this run is in the host cluster, though another kubeconfig may lead there."""
     there = home(run)
-    return there is run.host_cluster or _uid_of(there) == (_uid_of(run.host_cluster) or None)
+    if there is run.host_cluster:
+        return True
+    uid = _uid_of(run.host_cluster)
+    return bool(uid) and uid == _uid_of(there)
 
 
 def _uid_of(cluster: Cluster) -> str:

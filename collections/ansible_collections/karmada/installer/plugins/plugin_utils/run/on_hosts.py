@@ -36,9 +36,11 @@ from ..components.table import (
 from ..components.types import Addresses, Component, KeyPair, members_with_agent_hosts
 from ..document import manifest
 from ..encoding import base64_files
+from ..kube.causes import NO_SERVERS, Servers
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.no_cluster import NoCluster
+from ..kube.objects import Ref
 from ..pki import certificates, x509
 from ..pki import files as pki_files
 from ..problems import Problem, ProblemsError, Reason
@@ -67,6 +69,11 @@ class OnHosts(Place):
     def host_cluster(self) -> Cluster:
         """``NoCluster``: there is no host cluster."""
         return NoCluster("host cluster")
+
+    def servers(self, workload: Ref) -> Servers:
+        """None: steps on hosts wait for units, and tell why one is not healthy, before anybody waits for these."""
+        del workload
+        return NO_SERVERS
 
     def store(self) -> StateStore:
         """Files on the hosts of the control plane."""

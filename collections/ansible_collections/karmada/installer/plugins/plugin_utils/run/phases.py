@@ -23,6 +23,9 @@ OF_ROLES = {
     "preflight": PREFLIGHT,
     "host_leave/look": PREFLIGHT,
     "member_leave/confirm": PREFLIGHT,
+    "etcd/below_pods_look": PREFLIGHT,
+    "etcd/below_pods_release": INSTALL_CRD,
+    "etcd/health_on_hosts": COMPLETED,
     **dict.fromkeys(("pki", "etcd", "load_balancer", "host_units", "etcd_maintenance", "restore"), INSTALLING),
     "hand_over": INSTALLING,
     "control_plane": WAITING,
@@ -57,7 +60,7 @@ OF_ACTIONS = {
     "uninstall": DELETING,
 }
 #: Roles of tasks that a playbook also does after a failure, wherever that was: that they begin tells nothing.
-_ALSO_AFTER_FAILURES = frozenset({"host_leave/release"})
+_ALSO_AFTER_FAILURES = frozenset({"host_leave/release", "etcd/below_pods_release"})
 
 
 def of(action: str, role: str = "", path: str = "", operation: str = "", part: str = "") -> str:

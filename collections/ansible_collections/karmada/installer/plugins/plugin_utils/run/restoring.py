@@ -25,7 +25,10 @@ def problem(state: State | None, operation: str, where: str) -> Problem | None:
     )
     if found.step == PART_RELEASED:
         what = f"it was restored from {found.backup} ({found.name}), a part of it was released, and the rest is held"
-        remedy = "release the rest with karmada.installer.release"
+        remedy = (
+            "release the rest with karmada.installer.release, or restore another backup, which holds all of it: "
+            "karmada.installer.restore -e restore_confirm=BACKUP, with that in spec.backup of the EtcdRestore"
+        )
         return Problem(what, where, remedy, reason=Reason.QUARANTINED)
     return Problem(
         f"it is being restored from {found.backup} ({found.name}), which {how_far}",

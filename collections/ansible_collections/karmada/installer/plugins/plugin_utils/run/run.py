@@ -23,10 +23,10 @@ from ..components.spec import HostEntry
 from ..components.state import State
 from ..components.table import BY_NAME, KARMADA_APISERVER, pod_components
 from ..components.types import Component, Layout
-from ..document import manifest, overlay
+from ..document import manifest, overlay, recorded
 from ..document.references import Connection
 from ..kube.apply import Change, Target, apply_all, delete_all, survey, target
-from ..kube.causes import NO_SERVERS, Servers
+from ..kube.causes import Servers
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..pki import certificates
@@ -36,7 +36,8 @@ from ..render import workloads as render
 from . import manager, restoring
 from .facts import Facts
 from .handover import Handover
-from .place import InPods, Place
+from .in_pods import InPods
+from .place import Place
 from .snapshot import Live, Snapshot
 
 if TYPE_CHECKING:
@@ -232,11 +233,8 @@ class Run(Facts):
         return Ref("apps/v1", kind, self.instance.object_name(component), self.namespace)
 
     def servers(self, component: str) -> Servers:
-        """Workload of a component, for those who wait for what it serves; none where it consists of units.
-
-        Steps on hosts wait for units and tell why one is not healthy, before anybody waits for what it serves.
-        """
-        return Servers(self.host_cluster, (self.workload(component),)) if self.place.in_pods else NO_SERVERS
+        """Workload of a component, for those who wait for what it serves; none where it consists of units."""
+        return self.place.servers(self.workload(component))
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -350,9 +348,13 @@ class Run(Facts):
                 self.save(replace(self.state, digests={**self.state.digests, **digests}))
 
     def save(self, state: State, namespace_uid: str | None = None) -> None:
-        """Store the state; only inside ``writing``. Raises LockLost if it has changed since it was read."""
+        """Store the state; only inside ``writing``. Raises LockLost if it has changed since it was read.
+
+        Raises ProblemsError if no later run could read it: the former one stays then.
+        """
         if namespace_uid:
             state = state.with_owned(HOST_CLUSTER, {f"Namespace {self.namespace}": namespace_uid})
+        recorded.require_readable(state, self.place.where)
         self.store.write(state, self.instance)
         self._state = self.store.state
 

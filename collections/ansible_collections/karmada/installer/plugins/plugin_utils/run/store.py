@@ -72,6 +72,11 @@ class StateStore(ABC):
         """Context with the right to write, and with the state as read under the lock."""
 
     @property
+    def may_be_unseen(self) -> bool:
+        """True if there may be a state although none was read: not every place of one could be looked at."""
+        return False
+
+    @property
     def stored(self) -> Stored | None:
         """State in the form of plain hosts; None where these do not keep it."""
         return None
@@ -317,7 +322,12 @@ class HostFiles(StateStore):
         #: hosts of the control plane, and the records of those that keep a state; hosts of members have no say
         self._hosts = {name: host for name, host in hosts.items() if not host.is_of_members}
         self._kept = state_on_hosts.kept_by({name: observed[name] for name in self._hosts})
-        self._instance, self._handover = instance, handover
+        self._instance, self._observed, self._handover = instance, observed, handover
+
+    @property
+    def may_be_unseen(self) -> bool:
+        """True if none was read, and a host could not be looked at."""
+        return not self.state and any(each.refusal for each in self._observed.values())
 
     @property
     def stored(self) -> Stored:

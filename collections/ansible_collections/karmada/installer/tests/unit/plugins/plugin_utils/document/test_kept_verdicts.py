@@ -44,7 +44,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(kept_verdicts, "file", lambda: tmp_path / "cache" / "rules")
+    monkeypatch.setattr(kept_verdicts, "folder", lambda: tmp_path / "cache")
     (tmp_path / "prod.yaml").write_text(DOCUMENT)
     path = tmp_path / "site.karmada.yml"
     path.write_text(yaml.safe_dump({"plugin": "karmada.installer.karmada", "manifest": "prod.yaml"}))
@@ -73,6 +73,44 @@ def test_another_process_of_the_same_version_takes_what_is_kept() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert other.stdout == f"{kept_verdicts._fingerprint()}\n"
+
+
+def test_each_version_has_a_file_of_its_own_and_few_stay(
+    source: Path, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = kept_verdicts.file().parent
+    inventory_source.load(str(source))
+    ours = kept_verdicts.file()
+    (folder / "rules").write_text("of an earlier version")
+    for number in range(20):
+        another_run(evaluated)
+        with monkeypatch.context() as another_version:
+            another_version.setattr(kept_verdicts, "_fingerprint", lambda number=number: f"{number:016}{0:048}")
+            inventory_source.load(str(source))
+        assert evaluated, "what another version has found counts for nothing"
+        os.utime(ours)
+    assert len(list(folder.iterdir())) == kept_verdicts._MOST_FILES
+    assert ours.is_file()
+    assert not (folder / "rules").exists()
+
+
+def test_of_too_many_verdicts_those_of_the_document_at_hand_stay(
+    source: Path, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory_source.load(str(source))
+    ours, most = set(cel_rules.HELD), 2 * len(cel_rules.HELD)
+    monkeypatch.setattr(kept_verdicts, "_MOST", most)
+    for digit in "0f":
+        path = kept_verdicts.file()
+        first = path.read_text().partition("\n")[0]
+        path.write_text("\n".join([first, *(f"{digit * 32}{number:032}" for number in range(most))]))
+        path.chmod(0o600)
+        another_run(evaluated)
+        inventory_source.load(str(source))
+        another_run(evaluated)
+        inventory_source.load(str(source))
+        assert evaluated == []
+        assert ours <= cel_rules.HELD
 
 
 def test_what_a_rule_has_not_seen_is_evaluated_and_refused_each_time(source: Path, evaluated: list[str]) -> None:

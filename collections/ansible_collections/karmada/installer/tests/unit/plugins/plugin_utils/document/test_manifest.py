@@ -231,7 +231,19 @@ def test_thousands_of_members_are_not_compared_for_rules_that_are_not_about_them
     members = [{"name": f"m{number}", "secretRef": {"name": "a"}} for number in range(3000)]
     now = manifest.with_defaults(document(members=members))
     assert not cel_rules._tells_of_changes(manifest.schema()["properties"]["spec"]["properties"]["members"])
-    assert manifest.change_problems(now, now) == []
+    before = manifest.with_defaults(document(members=members[1:]))
+    assert manifest.change_problems(now, before) == []
+
+
+@pytest.mark.parametrize("file", [file for file in corpus_files.good() if "\nstatus:" not in file.text], ids=str)
+def test_a_document_that_was_not_changed_is_not_judged_and_would_not_be_refused(
+    file: corpus_files.CorpusFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = manifest.resolve(manifest.parse(file.text))
+    installed = {**resolved, "status": {"installed": True}}
+    assert list(cel_rules.change_findings(resolved, manifest.schema(), installed)) == []
+    monkeypatch.setattr(cel_rules, "change_findings", None)
+    assert manifest.change_problems(resolved, manifest.carried_out(resolved)) == []
 
 
 def test_rules_about_changes_need_a_previous_document() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest, mode_fields
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
-from ansible_collections.karmada.installer.tests.unit.collection.test_field_effects import AROUND, ROWS, put
 from ansible_collections.karmada.installer.tests.unit.support import corpus_files
+from ansible_collections.karmada.installer.tests.unit.support.document_fields import AROUND, ROWS, put
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 Object = dict[str, Any]

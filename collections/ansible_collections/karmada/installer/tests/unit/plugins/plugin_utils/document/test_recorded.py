@@ -38,6 +38,17 @@ MEMBER = {"mode": "Push", "context": None, "onLeave": "Retain"}
 PULL = {**MEMBER, "mode": "Pull", FORMER_MODE: "Push"}
 
 
+def test_what_no_run_could_read_is_refused_before_it_is_stored() -> None:
+    """A state that is stored once and never read again stops every playbook, and its backups are refused, too."""
+    last = whole().backups["nightly"]
+    most = replace(whole(), backups={f"series-{number}": last for number in range(64)})
+    recorded.require_readable(most, "here")
+    assert read_state(to_files(most), "here").backups == most.backups
+    more = replace(most, backups={**most.backups, "one-more": last})
+    with pytest.raises(ProblemsError, match="backups must have at most 64 entries"):
+        recorded.require_readable(more, "here")
+
+
 def whole() -> State:
     """A state with every kind of record in it."""
     return state(
@@ -93,6 +104,7 @@ def test_a_recorded_backup_that_no_run_writes_is_refused(changes: dict[str, Any]
         ({"token": "x --force-new-cluster"}, "token"),
         ({"generation": 0}, "generation"),
         ({"bump": -1}, "bump"),
+        ({"revision": 2**63}, "revision"),
         ({"backup": "../x"}, "backup"),
         ({"series": "/x"}, "series"),
         ({"step": "a step"}, "step"),
@@ -114,6 +126,11 @@ def test_a_recorded_restore_that_no_run_writes_is_refused(changes: dict[str, Any
     )
     assert read_state(to_files(replace(whole(), restore=restore)), "here").restore == restore
     assert f"restore.{said}" in refusal_of(replace(whole(), restore=replace(restore, **changes)))
+    # One that another restore has begun upon is judged alike.
+    upon = replace(restore, former_restore=restore)
+    assert read_state(to_files(replace(whole(), restore=upon)), "here").restore == upon
+    bad = replace(restore, former_restore=replace(restore, **changes))
+    assert f"restore.former_restore.{said}" in refusal_of(replace(whole(), restore=bad))
 
 
 BREAKS_OUT = f"{FINGERPRINT}\"' '-oProxyCommand=/bin/sh -c id' '-oSetEnv=A=\"x"

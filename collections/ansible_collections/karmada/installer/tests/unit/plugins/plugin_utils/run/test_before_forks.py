@@ -21,7 +21,7 @@ from ansible.plugins.action import ActionBase
 class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         filters = [name for name in sys.modules if name.startswith("ansible.plugins.filter.core")]
-        found = {{"frozen": gc.get_freeze_count(), "filters": len(filters)}}
+        found = {{"frozen": gc.get_freeze_count(), "filters": len(filters), "threshold": gc.get_threshold()[0]}}
         pathlib.Path(os.environ["FOUND"]).write_text(json.dumps(found))
         return {{"changed": False}}
 """
@@ -59,3 +59,4 @@ def test_forks_of_our_steps_find_filters_loaded_and_objects_frozen(
     told = found(tmp_path, imports)
     assert (told["filters"] > 0) is prepared
     assert (told["frozen"] > 10_000) is prepared
+    assert (told["threshold"] > 10_000) is prepared

@@ -33,8 +33,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.report im
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import make_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import UnitStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.in_pods import InPods, PodsAboveHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import InPods, Place, PodsAboveHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import Place
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import observations
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import private_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostFacts, HostObservation
 
@@ -37,6 +38,19 @@ def test_there_is_no_state_until_one_is_chosen(folder: Path) -> None:
     assert Handover(folder).stored == {"serial": 0, "files": {}}, "that there is none is a choice, too"
     Handover(folder).stored = {"serial": 1, "files": {"a": "YQ=="}}
     assert Handover(folder).stored == {"serial": 1, "files": {"a": "YQ=="}}
+
+
+def test_what_one_control_plane_hands_on_no_other_goes_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both may have a host of the same name, in one ansible-playbook."""
+    monkeypatch.setattr(private_folder, "of_this_run", lambda: tmp_path / "run")
+    one = Handover.of("a/prod")
+    one.stored = {"serial": 7, "files": {"karmada-ca.key": "a2V5"}}
+    one.note("cp1", differs=True)
+    for other in ("b/prod", "a/test"):
+        assert Handover.of(other).stored is None
+        assert Handover.of(other).observed("cp1") == HostObservation()
+    assert Handover.of("a/prod").stored == one.stored
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "run").rglob("*"))
 
 
 def test_a_host_may_be_named_like_the_state(folder: Path) -> None:

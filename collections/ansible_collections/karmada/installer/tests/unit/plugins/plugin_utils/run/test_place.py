@@ -11,7 +11,8 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import port_forward
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import place
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import in_pods, place
 
 
 def test_an_api_server_that_answers_needs_nothing_of_port_forward(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,6 +25,36 @@ def test_an_api_server_that_answers_needs_nothing_of_port_forward(monkeypatch: p
     monkeypatch.setattr(place, "Cluster", lambda *_given: answers)
     # An import of it, whose library takes time in each fork, would fail.
     monkeypatch.setitem(sys.modules, port_forward.__name__, None)
-    here: Any = place.InPods.__new__(place.InPods)
+    here: Any = in_pods.InPods.__new__(in_pods.InPods)
     here.facts = SimpleNamespace(spec=Spec({"endpoint": {"type": "NodePort"}}))
     assert here.connect(seen) is answers
+
+
+def test_an_object_chooses_no_context_of_the_kubeconfig_of_whoever_carries_it_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as that of the operator, whose rights are not those of its author."""
+    opened: list[str | None] = []
+    found = SimpleNamespace(access=SimpleNamespace())
+
+    def from_kubeconfig(_path: str | None, context: str | None, **_more: Any) -> Any:
+        opened.append(context)
+        return found
+
+    monkeypatch.setattr(in_pods, "HostCluster", SimpleNamespace(from_kubeconfig=from_kubeconfig))
+    monkeypatch.setattr(in_pods.host_cluster, "refuse_unverified", lambda *_given, **_more: None)
+
+    def of(uid: str | None, host: dict[str, Any]) -> Any:
+        here: Any = in_pods.InPods.__new__(in_pods.InPods)
+        connection = SimpleNamespace(object_uid=uid, context="own", kubeconfig=None)
+        here.facts = SimpleNamespace(spec=Spec({"hostCluster": host}), connection=connection, kept=lambda each: each)
+        return here.host_cluster
+
+    with pytest.raises(ProblemsError, match="chooses a context") as refused:
+        of("u1", {"context": "another"})
+    assert [each.reason for each in refused.value.problems] == [Reason.INVALID_DOCUMENT]
+    assert opened == []
+    of("u1", {})
+    # Who writes the file has the kubeconfig, too.
+    of(None, {"context": "another"})
+    assert opened == ["own", "another"]

@@ -138,6 +138,8 @@ def test_a_place_to_which_nothing_has_come_yet_is_left_to_the_restore() -> None:
 def test_backups_that_it_needs_are_kept_until_it_is_over() -> None:
     under_way = replace(RESTORE, before="prod-20261126t020000z-000000")
     assert series.in_use(run_with(under_way).state) == (RESTORE.backup, "prod-20261126t020000z-000000")
+    upon = replace(under_way, backup="other", before="", former_restore=under_way)
+    assert set(series.in_use(run_with(upon).state)) >= {"other", RESTORE.backup, under_way.before}
     assert series.in_use(run_with(replace(under_way, step=RELEASED)).state) == ()
     assert series.in_use(run_with(None).state) == ()
 
