@@ -69,13 +69,13 @@ def _duration(text: str) -> timedelta | None:
 
 
 def _unconfirmed(run: Run, confirm: str) -> list[Problem]:
-    if confirm == run.name:
+    if run.is_confirmed(confirm):
         return []
     return [
         Problem(
             what="whoever has this kubeconfig may do everything, and nothing takes it back while it is valid",
             where=f"control plane {run.name}",
-            remedy=f"if that is meant, name it: -e karmada_confirm={run.name}",
+            remedy=f"if that is meant, name it: -e karmada_confirm={run.confirmation}",
             reason=Reason.CONFIRMATION_REQUIRED,
         )
     ]

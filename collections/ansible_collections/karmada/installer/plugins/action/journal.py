@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
@@ -150,14 +151,14 @@ class OnHost(HostAction):
         if seen.refusal:
             # It was unreachable when this run began, or belonged to somebody else.
             return {"changed": False}
-        wanted = {"name": run.name, "state": state, "holder": run.holder}
+        act = partial(self.on_host, "_host_state", name=run.name, state=state, holder=run.holder)
         if stored and state == "written":
             kept = stored.for_host(run.hosts[self.host_name])
-            wanted |= {"content": json.dumps(kept), "expected": self._expected}
+            act = partial(act, content=json.dumps(kept), expected=self._expected)
         if arguments["required"]:
-            found = self.on_host("_host_state", **wanted)
+            found = act()
         else:
-            found, refusal = refusal_of(lambda: self.on_host("_host_state", **wanted))
+            found, refusal = refusal_of(act)
             if refusal:
                 self.note(lost=Lost(self._task.name, refusal))
                 return {"changed": False}

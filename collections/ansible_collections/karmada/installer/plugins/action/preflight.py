@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import (
+    document_seen,
     host_preflight,
     image_probe,
     reach_from_pods,
@@ -37,6 +40,7 @@ class ActionModule(KarmadaAction):
         "abandon_hosts": {"type": "list", "elements": "str", "default": []},
         "confirm_host_cluster": {"type": "str", "default": ""},
         "confirm_etcd_members": {"type": "int", "default": 0},
+        "document_seen": {"type": "dict", "default": {}},
         "etcd_replace": {"type": "list", "elements": "str", "default": []},
         "etcd_abandon_nodes": {"type": "list", "elements": "str", "default": []},
         "on_broken_member": broken_members.OPTION,
@@ -57,6 +61,8 @@ class ActionModule(KarmadaAction):
             tuple(arguments["etcd_abandon_nodes"]),
         )
         found = findings(run, arguments["abandon_hosts"], arguments["confirm_host_cluster"], etcd_members)
+        if changed := document_seen.problems(run, arguments["document_seen"], answers=not found.problems):
+            found = replace(found, problems=[*changed, *found.problems])
         if arguments["reach_members"] and run.check:
             run.tell(
                 Problem.hint("what pods reach is not tried in check mode, because it takes pods", Reason.CHECK_SKIPPED)
@@ -69,14 +75,15 @@ class ActionModule(KarmadaAction):
             run.tell(hint)
         if unpinned := image_pins.notice(run.instance):
             run.tell(Problem.hint(unpinned, Reason.IMAGE_NOT_PINNED))
-        if run.place.in_pods and arguments["pull_images"] and run.check:
+        pulls = arguments["pull_images"] and pod_components(run.spec)
+        if pulls and run.check:
             run.tell(
                 Problem.hint(
                     "whether images can be pulled is not tried in check mode, because it takes pods",
                     Reason.CHECK_SKIPPED,
                 )
             )
-        elif run.place.in_pods and arguments["pull_images"]:
+        elif pulls:
             _refuse(image_probe.problems(run, arguments["pull_timeout"]))
         release, state = run.instance.release, run.stored_state
         if state and state.journal.interrupted:
@@ -94,6 +101,7 @@ class ActionModule(KarmadaAction):
             "versions": {"karmada": release.karmada, "kubernetes": release.kubernetes, "etcd": release.etcd},
             "etcd_storage": run.state.etcd.storage,
             "broken_members": [each.plain for each in broken],
+            "document_seen": document_seen.of_run(run),
         }
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import KARMADA_CONTROLLER_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import (
     members_with_agent_hosts,
     pushed_members,
@@ -30,7 +31,7 @@ class ActionModule(KarmadaAction):
         """Determine the targets without failing: preflight reports problems, with all others."""
         del arguments
         # Beneath a control plane in pods, it is the pods that reach members.
-        hosts = {} if run.place.in_pods else _of_members(run)
+        hosts = _of_members(run) if KARMADA_CONTROLLER_MANAGER.is_on_hosts(run.spec) else {}
         # Whether the host cluster answers, and its state can be read, is told by preflight.
         with suppress(ApiError, ProblemsError):
             for host, peers in ways_on_hosts.targets(run).items():

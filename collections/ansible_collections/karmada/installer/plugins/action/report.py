@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, run_process
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.inventory_source import short
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember, listing
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import artifact, block, forms, report
-from ansible_collections.karmada.installer.plugins.plugin_utils.report.html.page import page
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import observe
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_hosts import (
     observe_etcd_on_hosts,
@@ -34,9 +34,10 @@ def _failure(broken: list[BrokenMember]) -> str:
 
 
 def _observe(run: Run) -> report.Observation:
-    if not run.place.in_pods:
+    """Observe everything where it runs."""
+    if KARMADA_APISERVER.is_on_hosts(run.spec):
         return observe_hosts(run)
-    return observe_etcd_on_hosts(run) if run.place.etcd_apart else observe(run)
+    return observe_etcd_on_hosts(run) if ETCD.is_on_hosts(run.spec) else observe(run)
 
 
 def _about(run: Run, observed: report.Observation, made: list[str]) -> block.About:
@@ -93,6 +94,11 @@ class ActionModule(KarmadaAction):
             private_file.write(Path(run.connection.report_output), json.dumps(status, indent=2) + "\n")
         page_file = run.connection.page_output if arguments["form"] == forms.HTML and not run.check else None
         if page_file:
+            # Only this form of the report needs it.
+            from ansible_collections.karmada.installer.plugins.plugin_utils.report.html.page import (  # noqa: PLC0415
+                page,
+            )
+
             private_file.write(Path(page_file), page(run.name, run.namespace, status, run.now))
         made = [str(each) for each in observed.changes]
         about = replace(_about(run, observed, made), page_file=short(page_file) if page_file else "")

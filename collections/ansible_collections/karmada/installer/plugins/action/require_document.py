@@ -53,7 +53,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         sources = list(_files(known.get("ansible_inventory_sources") or ()))
         # A document may be called karmada.yaml, which is also a name of inventory sources.
         ours = [path for path in sources if inventory_source.is_ours(path) and not inventory_source.is_document(path)]
-        problems, adopted = [], []
+        problems: list[Problem] = []
+        adopted: list[str] = []
         shown = arguments["several"] == "show" and instances.are_many(known)
         if shown:
             for line in instances.table(known):
@@ -70,6 +71,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         elif len(ours) > 1:
             remedy = "Give one of them, with -i, or as the only one in a directory of inventory sources."
             problems = [_not_loaded("a run works on one control plane, and these name more", _listed(ours), remedy)]
+        # An inventory of one's own beside it may say more of hosts, and add none.
+        elif part := inventory_parts.missing(known):
+            problems = [part]
         elif known.get("ansible_limit") and arguments["limit"] != "any":
             problems = _of_limit(known, takes_members=arguments["limit"] == "members")
         # Without the libraries every later step would end with the traceback of an import.
@@ -79,7 +83,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             of_programs = phases.failure(self._task, known.get("karmada_operation", ""), problems[0].reason)
             said = {"msg": str(ProblemsError(problems)), "problems": told}
             return {**result, "failed": True, "changed": False, **said, **of_programs}
-        warnings = list(_of_environment(known))
+        warnings = list(_of_environment(known, adopted[0] if adopted else ""))
         for each in warnings:
             say(f"{each.severity.value}: {each}")
         return {**result, "changed": False, "problems": [each.plain for each in warnings], "adopted": adopted}
@@ -113,12 +117,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         ]
 
 
-def _of_environment(variables: Mapping[str, Any]) -> Iterable[Problem]:
-    """Warning if the API server is the one of the environment, and that has switched its verification off."""
-    deployment, connection = inventory_variables.of_control(variables)
-    found = k8s_auth.unverified(os.environ)
-    if found and inventory_source.leaves_to_environment(deployment, connection or {}):
-        yield found
+def _of_environment(variables: Mapping[str, Any], chosen: str) -> Iterable[Problem]:
+    """Warnings if the API server is the one of the environment: of what it has switched off, and of what it leaves.
+
+    ``chosen`` is the host of the control plane that was chosen among several; empty where there is one.
+    """
+    deployment, connection = inventory_variables.of_control(variables, chosen)
+    if deployment is None:
+        # All of several are shown.
+        return
+    if not any(name.startswith(k8s_auth.PREFIX) for name in os.environ):
+        return
+    if inventory_source.leaves_to_environment(deployment, connection or {}):
+        # Imports the client of API servers, which most runs have no use for at this moment.
+        from ansible_collections.karmada.installer.plugins.plugin_utils.kube import passed_over  # noqa: PLC0415
+
+        yield from filter(None, [k8s_auth.unverified(os.environ), passed_over.problem(os.environ)])
 
 
 def _of_report(given: str) -> list[Problem]:

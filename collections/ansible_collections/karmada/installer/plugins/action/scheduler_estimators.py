@@ -22,6 +22,6 @@ class ActionModule(KarmadaAction):
         found = estimators.joined(run)
         changes = estimators.register(run, found)
         due = run.place.hand_on_members(run, found.access, found.ready)
-        if run.place.in_pods:
+        if not estimators.ROW.is_on_hosts(run.spec):
             changes += estimators.in_pods(run, found, arguments["timeout"])
         return changed_result(changes, due=due)

@@ -120,15 +120,11 @@ def _stays(run: Run) -> str:
     return ", ".join([*told[:SHOWN], *more]) or f"nothing {verbs[0]} on members"
 
 
-def _is_going(run: Run) -> bool:
-    return run.place.in_pods and removal.namespace_is_going(run)
-
-
 def _writing(run: Run, stage: str) -> AbstractContextManager[None]:
     """Right to write. A terminating namespace takes the lock along, and admits neither another one nor a state."""
     if run.check:
         return nullcontext()
-    if _is_going(run):
+    if removal.namespace_is_going(run):
         run.store.retire_lock()
         return nullcontext()
     return run.writing(f"uninstall: {stage}")
@@ -138,14 +134,15 @@ def _check(run: Run, arguments: dict[str, Any]) -> None:
     problems = member_cleanup.unreachable_members(run, arguments["abandon_members"]) + external_etcd.release_problems(
         run
     )
-    if not run.check and arguments["confirm"] != run.name:
+    if not run.check and not run.is_confirmed(arguments["confirm"]):
         joined = ", ".join(sorted(run.state.members) if run.state.leads_members else ()) or "none"
         data = "is deleted" if run.spec.deletion_policy == "Delete" else "is kept"
         problems.append(
             Problem(
-                what=f"this removes the control plane {run.name}; its data {data}; members that lose it: {joined}",
+                what=f"this removes the control plane {run.confirmation}; its data {data}; "
+                f"members that lose it: {joined}",
                 where=run.place.where,
-                remedy=f"if that is what you want, say so by its name: -e karmada_confirm={run.name}",
+                remedy=f"if that is what you want, say so by its name: -e karmada_confirm={run.confirmation}",
                 reason=Reason.CONFIRMATION_REQUIRED,
             )
         )
@@ -188,7 +185,7 @@ def _wait_for_members(run: Run, abandoned: list[str], timeout: float) -> None:
     outcomes = member_join.of_each(
         entries, lambda entry, _: member_cleanup.wait_for_member(run, entry, timeout), run.trace
     )
-    if not _is_going(run):
+    if not removal.namespace_is_going(run):
         state = run.state
         for outcome in outcomes:
             state = state if outcome.problem else state.without_member(outcome.name)

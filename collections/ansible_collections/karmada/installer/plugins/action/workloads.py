@@ -52,7 +52,7 @@ class ActionModule(KarmadaAction):
         try:
             wait_until(run.host_cluster, workloads, timeout=arguments["timeout"], progress=run.say)
         except NotReady as error:
-            if KARMADA_APISERVER.name not in wanted or not run.place.etcd_apart:
+            if KARMADA_APISERVER.name not in wanted or not ETCD.is_on_hosts(run.spec):
                 raise
             raise error.with_hint(observe_hosts.hint_at_etcd(run)) from None
         if ETCD.name in wanted and not run.state.etcd.bootstrapped:

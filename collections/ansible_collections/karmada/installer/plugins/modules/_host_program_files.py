@@ -91,6 +91,8 @@ installed:
   sample: [/usr/local/lib/karmada/v3.6.16/etcd]
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import host_module, host_program_files
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
@@ -118,7 +120,7 @@ def main() -> None:
     module.exit_json(**result)
 
 
-def _perform(system: System, wanted: dict, check: bool) -> dict:
+def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, Any]:
     with host_module.working(system, wanted, check):
         if wanted["state"] == "absent":
             gone = host_program_files.remove_unused(system, "/usr/local/lib/karmada", check)

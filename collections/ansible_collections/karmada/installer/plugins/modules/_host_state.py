@@ -117,6 +117,7 @@ facts:
 
 import contextlib
 import json
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import (
@@ -156,7 +157,7 @@ def main() -> None:
     module.exit_json(**result)
 
 
-def _perform(system: System, wanted: dict, check: bool) -> dict:
+def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, Any]:
     name, holder, state = wanted["name"], wanted["holder"], wanted["state"]
     if state == "released":
         if not check:

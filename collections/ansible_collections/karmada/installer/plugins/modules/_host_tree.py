@@ -129,6 +129,7 @@ units:
 """
 
 import json
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import (
@@ -154,13 +155,15 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    changes: list = []
+    changes: list[host_tree.Change] = []
     with host_module.refusals_told(module, lambda: _told(changes)):
         found = _perform(host_system.System(), module.params, module.check_mode, changes)
     module.exit_json(**_told(changes), **found)
 
 
-def _perform(system: host_system.System, wanted: dict, check: bool, changes: list) -> dict:
+def _perform(
+    system: host_system.System, wanted: dict[str, Any], check: bool, changes: list[host_tree.Change]
+) -> dict[str, Any]:
     """Add each change to ``changes`` as it is made; returns the other parts of the result."""
     tree, state, name, holder = json.loads(wanted["tree"]), wanted["state"], wanted["name"], wanted["holder"]
     with host_module.working(system, wanted, check):
@@ -186,13 +189,13 @@ def _perform(system: host_system.System, wanted: dict, check: bool, changes: lis
     return {"outdated": outdated, "units": host_tree.observed(system, tree)}
 
 
-def _started(changes: list) -> set:
+def _started(changes: list[host_tree.Change]) -> set[str]:
     """Names of the units that run with the settings of the tree since these changes."""
     verbs = ("start ", "restart ", "reload ")
     return {change.what.split(" ", 1)[1] for change in changes if change.what.startswith(verbs)}
 
 
-def _diff(change: host_tree.Change) -> dict:
+def _diff(change: host_tree.Change) -> dict[str, str]:
     """Diff for ``--diff``: the lines that differ, or words for a change without lines, such as a stopped unit."""
     if change.before == change.after:
         return {"prepared": f"{change.what}\n"}
@@ -204,7 +207,7 @@ def _diff(change: host_tree.Change) -> dict:
     }
 
 
-def _told(changes: list) -> dict:
+def _told(changes: list[host_tree.Change]) -> dict[str, Any]:
     return {
         "changed": bool(changes),
         "changes": [change.what for change in changes],

@@ -23,7 +23,9 @@ extends_documentation_fragment:
   - karmada.installer.deployment
 options:
   confirm:
-    description: Name of the control plane. Anything else is refused.
+    description: >-
+      Name of the control plane, or C(<namespace>/<name>), which an inventory of several control planes needs. Anything
+      else is refused.
     type: str
     default: ''
   path:

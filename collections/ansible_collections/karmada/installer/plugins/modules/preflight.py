@@ -66,6 +66,14 @@ options:
     type: int
     default: 0
     version_added: 0.1.0
+  document_seen:
+    description: >-
+      What an earlier check has returned as RV(document_seen). If something else would be carried out now, this is a
+      problem of reason C(DocumentChanged). Nothing is compared where it is not given. Usually given as
+      C(karmada_document_seen), which later nodes of a workflow in AWX get by themselves.
+    type: dict
+    default: {}
+    version_added: 0.1.0
   etcd_abandon_nodes:
     description: >-
       Names of nodes with members of etcd in their directories that are given up, so that it is told whether others can
@@ -234,6 +242,25 @@ component:
   returned: failure
   type: str
   sample: karmada-apiserver
+document_seen:
+  description: >-
+    What would be carried out, as digests: of each field of the document, of the ConfigMaps that it names, of versions,
+    and of the cluster. A later run that gets it as O(document_seen) carries out the same or fails. Contents of Secrets
+    are no part of it.
+  returned: success, with O(scope=install)
+  type: dict
+  contains:
+    instance:
+      description: Namespace and name of the document.
+      returned: always
+      type: str
+      sample: karmada-prod/prod
+    parts:
+      description: Digest (SHA-256) of each part, by what it is.
+      returned: always
+      type: dict
+      sample:
+        spec.members: 4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945
 etcd_storage:
   description: >-
     Where etcd keeps its data, C(volumeClaim), C(hostPath), C(emptyDir) or C(external), as the document says or as was

@@ -29,7 +29,7 @@ options:
     description:
       - Which part to remove.
       - >-
-        V(confirm) removes nothing. It fails unless O(confirm) is the name of the control plane, and unless every member
+        V(confirm) removes nothing. It fails unless O(confirm) names the control plane, and unless every member
         that was joined answers or is in O(abandon_members).
       - V(components) stops every component but etcd, with all that acts on members.
       - V(members) removes what joining put on each member, and asks for the deletion of the namespace there.
@@ -45,7 +45,9 @@ options:
     required: true
     choices: [confirm, components, members, control_plane, state]
   confirm:
-    description: Name of the control plane, for O(stage=confirm). In check mode it need not be given.
+    description: >-
+      Name of the control plane, for O(stage=confirm), or C(<namespace>/<name>), which an inventory of several control
+      planes needs. In check mode it need not be given.
     type: str
     default: ''
   abandon_members:

@@ -48,7 +48,7 @@ class Reason(StrEnum):
     IMMUTABLE_SETTING = "ImmutableSetting", "A control plane that runs cannot follow the change of this setting."
     INVALID_INVENTORY_SOURCE = "InvalidInventorySource", "The inventory source names no document, or not as it should."
     DOCUMENT_NOT_FOUND = "DocumentNotFound", "The document cannot be found or read where the inventory source says."
-    DOCUMENT_CHANGED = "DocumentChanged", "The object is another one than the one that the run was decided upon for."
+    DOCUMENT_CHANGED = "DocumentChanged", "The document is another one than was checked, or decided upon."
     DOCUMENT_NOT_LOADED = "DocumentNotLoaded", "The run was started without an inventory source that is read."
     INVALID_OVERLAY = "InvalidOverlay", "An overlay cannot be laid over an object, or changes what it may not."
     INVALID_AUDIT_POLICY = "InvalidAuditPolicy", "The audit policy would not be accepted by the API server."
@@ -132,7 +132,10 @@ class Reason(StrEnum):
     ETCD_UNREACHABLE = "EtcdUnreachable", "An endpoint of etcd does not answer."
     ETCD_REFUSES = "EtcdRefuses", "etcd answers and does not let us in, or TLS with it fails."
     ETCD_UNHEALTHY = "EtcdUnhealthy", "A member of etcd is not healthy, or has raised an alarm."
-    ETCD_MEMBERS_DIFFER = "EtcdMembersDiffer", "Somebody else has added a member of etcd, or removed one."
+    ETCD_MEMBERS_DIFFER = (
+        "EtcdMembersDiffer",
+        "Somebody else has added a member of etcd, removed one, or had one go on alone.",
+    )
     ETCD_MAJORITY_AT_RISK = "EtcdMajorityAtRisk", "A change of etcd's members could cost it its majority."
     ETCD_MAJORITY_LOST = "EtcdMajorityLost", "Fewer members of etcd answer than a majority."
     ETCD_NEARLY_FULL = "EtcdNearlyFull", "The database of etcd takes half of its quota or more."

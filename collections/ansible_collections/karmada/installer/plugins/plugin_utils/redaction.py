@@ -64,6 +64,14 @@ def shown(text: str) -> str:
     return _CONTROLS.sub(UNSHOWN, _LINE_ENDS.sub("\n", _ESCAPES.sub("", text)))
 
 
+def within(text: str, most: int) -> str:
+    """Text in at most ``most`` bytes of UTF-8, which is what an API server counts; what is cut ends in an ellipsis."""
+    data = text.encode(errors="replace")
+    if len(data) <= most:
+        return text
+    return data[: most - len("…".encode())].decode(errors="ignore") + "…"
+
+
 def printable(text: object, longest: int = LONGEST) -> str:
     """Text in one printable line of at most ``longest`` characters, with single spaces between words."""
     # Text far beyond the limit is not processed at all: it may be as long as an answer.

@@ -39,7 +39,7 @@ def nothing_in_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def rules_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test knows what held before it."""
-    monkeypatch.setattr(kept_verdicts, "file", lambda: Path("/dev/null/rules"))
+    monkeypatch.setattr(kept_verdicts, "folder", lambda: Path("/dev/null"))
     monkeypatch.setattr(cel_rules, "HELD", set())
 
 

@@ -68,8 +68,12 @@ class HandOverState:
 
     @property
     def may_be_taken_over(self) -> bool:
-        """True if there may be a final backup, by which another place takes over without being asked twice."""
-        return bool(self.backup) or self.step == SILENT
+        """True if there may be a final backup, by which another place takes over without being asked twice.
+
+        None is taken before API servers are closed. Later there may be one that is not on record: its run was killed,
+        or something has written since, so that another one was to be taken.
+        """
+        return bool(self.backup) or self.step == SILENT or self.closed
 
     @property
     def is_silent(self) -> bool:
@@ -82,6 +86,9 @@ class TakeOverState:
     """A move to here, from the moment on when the keys of a backup became the state of this place.
 
     ``source`` is the place that was left, as ``namespace/name``, ``planned`` whether it had been handed over.
+    ``epoch`` is that of the claim with which this place began; 0 if an earlier version did not note it.
+    ``revision`` is what clients there may have come to by a restore that the backup has nothing of; 0 if by none, or if
+    that was not noted.
     ``fenced``: every member has our claim on record, except the ``unfenced`` ones, which were out of reach and named.
     """
 
@@ -91,6 +98,8 @@ class TakeOverState:
     planned: bool = False
     fenced: bool = False
     unfenced: tuple[str, ...] = ()
+    epoch: int = 0
+    revision: int = 0
 
 
 def hand_over_of(found: Mapping[str, Any]) -> HandOverState:

@@ -33,8 +33,13 @@ FORMER_MODE = "formerMode"
 #: file of their own; long files are packed. 8: digests of images, and restarts that are due for members. 9: UID of the
 #: host cluster. 10: the object that manages it, and members of etcd. 11: the key that signs backups, and the newest.
 #: 12: a restore. 13: what a restore has released of members. 14: a move to another place. 15: the move after which a
-#: backup was taken.
-FORMAT = 15
+#: backup was taken. 16: the move with which this place began. 17: the restore that another one has begun upon. 18: the
+#: revision from which etcd goes on after a restore.
+FORMAT = 18
+#: Most entries that a state is read with; what would have more is not written.
+MOST_SERIES = 64
+MOST_CLUSTERS = 4096
+MOST_NAMESPACES = 1024
 _BACKUP_KEY = "backup.key"
 #: Version of this collection, as in galaxy.yml (which is absent once the collection is installed).
 COLLECTION_VERSION = "0.1.0"
@@ -102,12 +107,15 @@ class RestoreState:
     ``name`` is that of its EtcdRestore, ``series`` the EtcdBackup in whose target the backup lies. ``step`` is the last
     one that has come to its end, ``undoing`` whether it is taken back. ``generation``, ``token`` and ``bump`` (of the
     revision) are those of the new data, ``members`` the names of those who get it, ``prepared`` those who have it.
+    ``revision`` is the one with which that begins; 0 if an earlier version did not note it.
     ``held`` are the components that must not run, ``closed`` whether API servers refuse certificates of agents.
     ``former`` is what etcd was before, ``replaced`` IDs of clusters that the new one must not have, ``counts`` the
     numbers of keys by kind that it must have. ``survivor`` is the member whose data is restored, if it is one's: the
     backup is of that, then. ``aside`` are folders of data that no member uses any more.
     ``parts`` are what was asked to be released first: cluster → namespaces on it, none for all of it
-    (``restore.held``).
+    (``restore.held``). ``former_restore`` is the restore that had given etcd what it was before, if only a part of that
+    was released: the rest is held inside ``former``. Once this one is taken back, that is on record again, as one that
+    ``came_back``, with the ``revision`` of this one, which clients have seen.
     """
 
     name: str
@@ -131,6 +139,9 @@ class RestoreState:
     aside: tuple[str, ...] = ()
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     survivor: str = ""
+    former_restore: RestoreState | None = None
+    came_back: bool = False
+    revision: int = 0
 
     @property
     def is_over(self) -> bool:
@@ -246,7 +257,10 @@ class State:
         """Copy of the state without a member that has left: no record of it, nor of objects created on it."""
         members = {member: record for member, record in self.members.items() if member != name}
         owned = {cluster: uids for cluster, uids in self.owned.items() if cluster != f"member/{name}"}
-        return replace(self, members=members, owned=owned)
+        taken = self.taken_over
+        if taken and name in taken.unfenced:
+            taken = replace(taken, unfenced=tuple(each for each in taken.unfenced if each != name))
+        return replace(self, members=members, owned=owned, taken_over=taken)
 
 
 def to_files(state: State) -> dict[str, bytes]:
@@ -378,7 +392,10 @@ def _restore(found: Mapping[str, Any]) -> RestoreState:
     lists = {name: tuple(found[name]) for name in ("members", "prepared", "held", "replaced", "aside")}
     # Of format 13.
     parts = {cluster: tuple(namespaces) for cluster, namespaces in found.get("parts", {}).items()}
-    return RestoreState(**{**found, **lists, "parts": parts, "former": _etcd(found["former"], None)})
+    # Of format 17.
+    upon = _restore(found["former_restore"]) if found.get("former_restore") else None
+    former = _etcd(found["former"], None)
+    return RestoreState(**{**found, **lists, "parts": parts, "former": former, "former_restore": upon})
 
 
 def _first_members(etcd: EtcdState, document: bytes | None) -> tuple[EtcdMemberState, ...]:

@@ -33,6 +33,9 @@ from .types import (
 
 #: Exit status of klog's Fatal, with which a program of Karmada ends that gives up its Lease, when it is stopped, too.
 _FATAL = 255
+#: Seconds in which an extension API server that was told to stop ends what it was asked before. It accepts nothing new
+#: from then on, and would wait for a minute for the watches that the API server holds open with it.
+_EXTENSION_STOPS = 10
 
 # Certificate authorities, each trusted for one purpose only, so that each can be replaced alone.
 KARMADA_CA = "karmada-ca"  # serving certificates and component identities
@@ -184,6 +187,7 @@ KARMADA_AGGREGATED_APISERVER = Component(
     served_port="https",
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=flags.stored_extension_apiserver,
+    stop_seconds=_EXTENSION_STOPS,
     takes_feature_gates=True,
     calls=(_TO_ETCD, _TO_APISERVER),
     metrics_port="https",
@@ -292,6 +296,7 @@ KARMADA_SEARCH = Component(
     served_port="https",
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=flags.stored_extension_apiserver,
+    stop_seconds=_EXTENSION_STOPS,
     optional=True,
     calls=(_TO_ETCD, _TO_APISERVER),
     metrics_port="https",

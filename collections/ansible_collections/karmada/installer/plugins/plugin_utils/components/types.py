@@ -249,6 +249,8 @@ class Component:
     notifies_systemd: bool = False
     #: Exit status, beside 0, with which it ends when it is told to stop: no failure then.
     stops_with: int = 0
+    #: Seconds after which a unit that was told to stop is killed.
+    stop_seconds: int = 60
     #: It becomes ready only once its API is registered, so it must be reachable before.
     ready_when_registered: bool = False
     #: Names of files that it reads anew for each connection, so that a change restarts nothing. It reads all others

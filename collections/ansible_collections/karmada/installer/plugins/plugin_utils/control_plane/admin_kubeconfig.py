@@ -27,7 +27,7 @@ def beside_object(run: Run) -> Object | None:
     uid, metadata = run.connection.object_uid, run.deployment["metadata"]
     if uid is None:
         return None
-    if run.place.in_pods and run.namespace == metadata["namespace"] and manager.is_in_host_cluster(run):
+    if run.namespace == metadata["namespace"] and manager.is_in_host_cluster(run):
         return None
     found = secret(run)
     owner = {"apiVersion": API_VERSION, "kind": KIND, "name": metadata["name"], "uid": uid}

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..api_object import Object
 from ..components.endpoint import PASSAGES
-from ..components.table import BY_NAME, ETCD, KARMADA_CA
+from ..components.table import BY_NAME, ETCD, KARMADA_APISERVER, KARMADA_CA
+from ..components.types import etcd_on_hosts
 from ..encoding import base64_text
 from ..etcd import external as external_etcd
 from ..kube.apply import Change, delete_all, target
@@ -48,10 +49,17 @@ _REST = (*_PRUNED, ("v1", "Service"), ("v1", "Secret"))
 def stop_components(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
     """Delete everything that acts, so that members stay as they are while their credentials are removed.
 
-    The API server stops with the components that act through it, since no object inside has to be deleted. etcd stays
-    until the members are clean: its data may go with its pods, and an install after a failed run restores everything.
+    The API server stops with the components that act through it, since no object inside has to be deleted. It changes
+    no member by itself, so nobody waits here for the seconds in which it still answers: that is for
+    ``remove_control_plane``, before etcd goes. Where etcd is on plain hosts it goes earlier, so all is awaited here.
+    etcd stays until the members are clean: its data may go with its pods, and an install after a failed run restores
+    everything.
     """
-    return delete_ours(run, run.host_cluster, _ours(run, _DEPLOYMENT), timeout, propagation="Foreground")
+    found = _ours(run, _DEPLOYMENT)
+    late = [] if etcd_on_hosts(run.spec) else [each for each in found if _component(each) == KARMADA_APISERVER.name]
+    changes = delete_ours(run, run.host_cluster, late, timeout, propagation="Foreground", wait=False)
+    acting = [each for each in found if each not in late]
+    return changes + delete_ours(run, run.host_cluster, acting, timeout, propagation="Foreground")
 
 
 def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> list[Object]:
@@ -74,8 +82,13 @@ def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> 
 
 def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
     """Remove remaining components, etcd, then everything else, claims by policy, but not the state."""
-    # An API server without its etcd takes half a minute to give up; with an external one it would continue to write.
-    changes = [] if run.check else stop_components(run, timeout)
+    changes: list[Change] = []
+    if not run.check:
+        # An API server without its etcd takes half a minute to give up; with an external one it would go on to write.
+        left = _ours(run, _DEPLOYMENT)
+        told = {Ref.of(each) for each in left if each["metadata"].get("deletionTimestamp")}
+        deleted = delete_ours(run, run.host_cluster, left, timeout, propagation="Foreground")
+        changes = [each for each in deleted if each.ref not in told]
     changes += delete_ours(run, run.host_cluster, _ours(run, _STATEFUL_SET), timeout, propagation="Foreground")
     changes += external_etcd.release(run)
     state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)

@@ -131,18 +131,21 @@ def from_parts(
     return access
 
 
-def from_file(path: str | None, context: str | None) -> Access:
+def from_file(path: str | None, context: str | None, *, prepared: bool = True) -> Access:
     """Access from a kubeconfig file; None means what the environment names, see ``from_environment``.
 
-    Raises ProblemsError naming the file and what is wrong in it.
+    Without ``prepared`` it is to be looked at, and no identity is loaded. Raises ProblemsError naming the file and what
+    is wrong in it.
     """
     if path is None:
-        return from_environment(context)
+        return from_environment(context, prepared=prepared)
     file = private_file.expanded(path)
-    return from_dict(_merged([file]), context, Origin(str(file)))
+    return from_dict(_merged([file]), context, Origin(str(file)), prepared=prepared)
 
 
-def from_environment(context: str | None = None, environment: Mapping[str, str] | None = None) -> Access:
+def from_environment(
+    context: str | None = None, environment: Mapping[str, str] | None = None, *, prepared: bool = True
+) -> Access:
     """Access that the environment names: by K8S_AUTH_* as kubernetes.core takes them, else like kubectl.
 
     K8S_AUTH_HOST with a credential needs no kubeconfig. Else it is the one of K8S_AUTH_KUBECONFIG, those of KUBECONFIG
@@ -154,11 +157,11 @@ def from_environment(context: str | None = None, environment: Mapping[str, str] 
     _refuse_unusable(given)
     if given.is_whole:
         config, origin = _of_variables(given, context), Origin(f"environment variables {k8s_auth.PREFIX}*")
-        access = from_dict(config, None, origin)
+        access = from_dict(config, None, origin, prepared=prepared)
     elif files := _named_files(given, environment):
         context = context or given.context
         config, origin = _merged(files), Origin(os.pathsep.join(map(str, files)))
-        access = from_dict(_laid_over(config, context, origin, given), context, origin)
+        access = from_dict(_laid_over(config, context, origin, given), context, origin, prepared=prepared)
     else:
         if given.unused_in_pod:
             raise _without_server(given.unused_in_pod)
@@ -340,8 +343,10 @@ def from_host(content: bytes, context: str | None, where: str, file: str, server
     return access
 
 
-def from_dict(config: Mapping[str, Any], context: str | None, origin: Origin | None = None) -> Access:
-    """Access that a context of a kubeconfig describes (default: the current one).
+def from_dict(
+    config: Mapping[str, Any], context: str | None, origin: Origin | None = None, *, prepared: bool = True
+) -> Access:
+    """Access that a context of a kubeconfig describes (default: the current one); see ``from_file``.
 
     Raises ProblemsError, whatever the content.
     """
@@ -378,7 +383,8 @@ def from_dict(config: Mapping[str, Any], context: str | None, origin: Origin | N
         ca,
     )
     # Missing files and failing plugins are problems of the kubeconfig: report them now, not at the first request.
-    access.prepare()
+    if prepared:
+        access.prepare()
     return access
 
 

@@ -127,7 +127,8 @@ class Lock:
     def renew(self) -> None:
         """Renew the lock, unless it was released or retired meanwhile.
 
-        Raises LockLost when the lock is not ours any more, ApiError when there was no answer.
+        Raises LockLost when the lock is not ours any more, ApiError when there was no answer, ProblemsError when there
+        is no credential to ask with.
         """
         with self._guard:
             for _ in range(0 if self.released else 3):
@@ -252,7 +253,17 @@ class Lock:
         return {"holderIdentity": self.holder, "leaseDurationSeconds": self.duration_seconds, "renewTime": now}
 
     def _keep(self, over: threading.Event) -> None:
-        """Renew three times per period, more often after a failure; give up some time after expiry."""
+        """Renew three times per period, more often after a failure; give up some time after expiry.
+
+        However it ends before that is asked for, the lock counts as lost: ``check`` waits for nobody.
+        """
+        try:
+            self._keep_until(over)
+        except BaseException:
+            self.lost.set()
+            raise
+
+    def _keep_until(self, over: threading.Event) -> None:
         pause = self.duration_seconds / 3
         while not over.wait(pause):
             if self.released:
@@ -262,8 +273,9 @@ class Lock:
                 self.renew()
             except LockLost:
                 return
-            except ApiError:
-                # The server is unreachable: a later attempt may succeed and so prove that nobody took the lock.
+            except (ApiError, ProblemsError):
+                # The server is unreachable, or a program or file gives no credential now: a later attempt may succeed
+                # and so prove that nobody took the lock.
                 pause = self.duration_seconds / 12
             if _clock() >= self._expires + REGAIN_PERIODS * self.duration_seconds:
                 if not self.released:

@@ -144,6 +144,15 @@ def crashing(pods: Iterable[Object]) -> list[tuple[str, str]]:
     ]
 
 
+def is_backing_off(pod: Object, restarts: int) -> bool:
+    """Return whether kubelet puts off the next start of a container that it has restarted at least so many times."""
+    return any(
+        (status.get("state") or {}).get("waiting", {}).get("reason") == "CrashLoopBackOff"
+        and (status.get("restartCount") or 0) >= restarts
+        for status in _containers(pod)
+    )
+
+
 # -- kinds -------------------------------------------------------------------------------------------------------------
 
 

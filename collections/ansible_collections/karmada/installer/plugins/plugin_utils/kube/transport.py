@@ -302,9 +302,9 @@ class Transport:
                 raise too_much(self.name, self.server, method, path, str(error)) from None
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 message, passing = explain(error, self.server, self._proxy)
-                trouble = Unreachable(self.name, method, path, 0, "Unreachable", message)
                 if not passing:
-                    raise trouble from None
+                    raise Unreachable(self.name, method, path, 0, "Unreachable", message) from None
+                trouble = Unreachable(self.name, method, path, 0, "Unreachable", message)
             else:
                 trouble = self._error_of(response, method, path)
                 if response.status == 401 and not renewed and self.access.refresh():
@@ -312,7 +312,12 @@ class Transport:
                     continue
                 crossed = outlive_conflicts and response.status == 409 and attempt < CONFLICTS
                 if not crossed and (response.status not in RETRIED_STATUS or isinstance(trouble, Invalid)):
-                    raise trouble
+                    try:
+                        raise trouble
+                    finally:
+                        # It has this frame, which would have it: client, request and answer would stay until Python
+                        # looks for garbage, for each object that is not there.
+                        del trouble
                 after = _retry_after(response)
             tried = time.monotonic() - started
             next_in = _pause_within(patience, tried, trouble, attempt, after)

@@ -131,7 +131,7 @@ def leads(run: Run) -> Iterable[Problem]:
     seen = endpoint_look.look(name, port)
     for hint in (*_hints(run, name, seen), *_of_hosts(run, name)):
         run.tell(Problem.hint(hint, Reason.ENDPOINT_MISDIRECTED))
-    if not run.place.in_pods and not run.stored_state and any(each.refusal for each in run.observed.values()):
+    if run.store.may_be_unseen:
         return  # it may be ours: the host that could tell may be one that cannot be looked at
     ours = run.state.authorities[KARMADA_CA].certificate if run.stored_state else b""
     if stranger := _stranger(seen.certificate, ours):
@@ -172,7 +172,7 @@ def _hints(run: Run, name: str, seen: Seen) -> Iterator[str]:
             f"{_called(name)} is not known to this machine ({seen.unknown}): kubeconfigs lead there, so let the name "
             "service of those who use them have it, or name an address"
         )
-    elif not run.place.in_pods and not endpoint.is_address(name):
+    elif KARMADA_APISERVER.is_on_hosts(run.spec) and not endpoint.is_address(name):
         yield from _past_hosts(run, name, seen.addresses)
 
 

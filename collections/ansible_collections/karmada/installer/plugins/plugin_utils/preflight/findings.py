@@ -101,7 +101,7 @@ def findings(
         wrong = {entry.name: found for entry, found in zip(members, of_members, strict=True)}
     for name, problem in each.of_same_cluster().items():
         wrong[name].append(problem)
-    for name, problems in ({} if run.place.in_pods else host_preflight.of_members(run)).items():
+    for name, problems in host_preflight.of_members(run).items():
         if selected_members.holds(run, name):
             wrong[name] += problems
     # One member that follows another place tells of all of them: nothing of this one is to work again.

@@ -58,6 +58,8 @@ def of_members(run: Run) -> dict[str, list[Problem]]:
 
     Later steps skip a host that has a problem.
     """
+    if not any(host.is_of_members for host in run.hosts.values()):
+        return {}
     found = host_checks.of_members(run.instance, run.observed)
     of_hosts = {name: [*each, *_programs(run, [name])] for name, each in found.items()}
     for name, each in of_hosts.items():

@@ -42,7 +42,7 @@ def problems(run: Run, seconds: int) -> dict[str, list[Problem]]:
     host cluster; if it is impossible on a member, that is a problem of the member.
     """
     registered = member_checks.registered_clusters(run)
-    pushed = _of_pushed(run, registered, seconds) if run.place.in_pods else {}
+    pushed = {} if KARMADA_CONTROLLER_MANAGER.is_on_hosts(run.spec) else _of_pushed(run, registered, seconds)
     return pushed | _of_pulling(run, registered, seconds)
 
 

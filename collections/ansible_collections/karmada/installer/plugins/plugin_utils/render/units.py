@@ -269,7 +269,7 @@ def component_unit(
         # Otherwise a unit that was stopped stays in state "failed", on a host that is handed over, too.
         *((("SuccessExitStatus", str(component.stops_with)),) if component.stops_with else ()),
         ("TimeoutStartSec", "infinity"),
-        ("TimeoutStopSec", "60"),
+        ("TimeoutStopSec", str(component.stop_seconds)),
         ("LimitNOFILE", "1048576"),
         *addition.service,
         *unit_text.shares(settings.resources),

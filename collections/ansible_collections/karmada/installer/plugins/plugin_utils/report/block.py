@@ -155,7 +155,8 @@ def _hosts(observed: Observation) -> list[str]:
     if not observed.hosts:
         return []
     troubled = [each.name for each in observed.hosts if each.trouble]
-    named = ", ".join(troubled[:MOST_HOSTS]) + (f" and {left} more" if (left := len(troubled) - MOST_HOSTS) > 0 else "")
+    left = len(troubled) - MOST_HOSTS
+    named = ", ".join(troubled[:MOST_HOSTS]) + (f" and {left} more" if left > 0 else "")
     told = f"{len(observed.hosts) - len(troubled)} of {len(observed.hosts)} ready"
     return labelled("hosts", told + (f"; not {named}" if troubled else ""))
 

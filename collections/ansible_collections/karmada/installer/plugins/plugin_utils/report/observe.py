@@ -80,7 +80,7 @@ def look(run: Run) -> Seen:
     pods = run.place.pods()
     components = _components(run, pods)
     # On plain hosts below the pods it is asked by a step on each host.
-    etcd = etcd_health(run) if components and not run.place.etcd_apart else NO_ETCD
+    etcd = etcd_health(run) if components and not ETCD.is_on_hosts(run.spec) else NO_ETCD
     api = control_plane_answers(run) if components else {}
     notes = _host_path_notes(run)
     # Known only after the control plane was asked. This machine's network may differ from that of the users.

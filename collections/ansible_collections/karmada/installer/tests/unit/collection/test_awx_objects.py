@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import not_given
-from ansible_collections.karmada.installer.tests.unit.collection import test_playbooks
+from ansible_collections.karmada.installer.tests.unit.support import playbook_runs
 from collection_docs import sources, surveys, variables
 
 REPOSITORY = Path(__file__).parents[7]
@@ -141,6 +141,22 @@ def test_nothing_that_a_workflow_or_a_schedule_starts_waits_for_an_answer(object
     assert before == {"approval"}
 
 
+def test_what_has_no_survey_is_told_which_of_several_control_planes_it_is_about(objects: dict[str, Any]) -> None:
+    """A workflow hands its variables on to the nodes whose surveys ask for them, as AWX's are accepted."""
+    chosen = {"karmada_instance": "{{ karmada_awx_instance | default('') }}"}
+    templates = {each["name"]: each for each in objects["controller_templates"]}
+    unasked = [each for each in templates.values() if not each["survey_enabled"]]
+    assert [each["name"].rpartition(" ")[2] for each in unasked] == ["drift"]
+    (workflow,) = objects["controller_workflows"]
+    for each in (*unasked, workflow):
+        assert each["extra_vars"] == chosen, each["name"]
+    found = workflow["simplified_workflow_nodes"]
+    nodes = [each["unified_job_template"] for each in found if "unified_job_template" in each]
+    for name in nodes:
+        assert chosen.keys() <= {each["variable"] for each in templates[name]["survey_spec"]["spec"]}, name
+    assert objects["karmada_awx_instance"] == "", "one document has one control plane"
+
+
 def test_jobs_that_open_backups_get_the_key_that_no_survey_asks_for(objects: dict[str, Any]) -> None:
     (key,) = (each for each in objects["controller_credential_types"] if each["name"] == "Karmada backup key")
     given = set(key["injectors"]["extra_vars"])
@@ -185,11 +201,11 @@ def test_what_a_survey_leaves_empty_is_not_given(verb: str, tmp_path: Path) -> N
     """Each step gets what it gets without the variables; the base of all actions leaves out what is empty."""
     empty = {each["variable"]: "" for each in surveys.survey(verb)["spec"]}
     assert len(empty) > 2
-    results = {**test_playbooks.RESULTS, "uninstall": {"changed": False, "installed": True}}
+    results = {**playbook_runs.RESULTS, "uninstall": {"changed": False, "installed": True}}
     steps = []
     for name, options in (("with", ["-e", json.dumps(empty)]), ("without", [])):
         (tmp_path / name).mkdir()
-        done, found = test_playbooks.run(verb, tmp_path / name, results, *options)
+        done, found = playbook_runs.run(verb, tmp_path / name, results, *options)
         steps.append([{key: each for key, each in step.items() if key != "msg"} for step in map(_effective, found)])
         assert "is undefined" not in done.stdout
     assert len(steps[1]) > 1

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 
 REPOSITORY = Path(__file__).parents[7]
 AWX = REPOSITORY / "examples/awx"
+GUIDE = REPOSITORY / "docs/guides/awx.md"
 #: Lines by which AWX takes a file for a playbook (``awx/main/utils/ansible.py``).
 PLAYBOOK = re.compile(r"^(\s*-?\s*)(ansible\.builtin\.)?(hosts|include|import_playbook):", re.MULTILINE)
 #: For a person at a terminal: the file that it makes must not stay in a job; and what makes the templates.
@@ -47,8 +51,57 @@ def test_the_collection_is_found_with_every_version_of_awx() -> None:
     config = configparser.ConfigParser()
     config.read(AWX / "ansible.cfg")
     assert "/runner/requirements_collections" in config["defaults"]["collections_path"].split(":")
-    wanted = yaml.safe_load((AWX / "collections/requirements.yml").read_text(encoding="utf-8"))["collections"]
-    assert wanted == [{"name": "karmada.installer", "version": COLLECTION_VERSION}]
+
+
+def test_awx_installs_what_it_can_reach_and_nothing_before_somebody_has_chosen(tmp_path: Path) -> None:
+    """AWX gives the file to ansible-galaxy at each update of the project, and no public Galaxy has the collection."""
+    path = AWX / "collections/requirements.yml"
+    galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
+    done = subprocess.run(
+        [galaxy, "collection", "install", "--requirements-file", str(path), "--collections-path", str(tmp_path)],
+        cwd=AWX,
+        env={**os.environ, "ANSIBLE_GALAXY_SERVER": "http://127.0.0.1:9/"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
+    text = path.read_text(encoding="utf-8")
+    git, artifact = (
+        yaml.safe_load(f"collections:\n{lines}".replace("\n# ", "\n"))["collections"][0]
+        for lines in re.findall(r"^# collections:\n((?:# +.*\n)+)", text.replace("\n#\n", "\n\n"), re.MULTILINE)
+    )
+    assert (git["type"], artifact["type"]) == ("git", "file")
+    assert git["name"].startswith("git+https://")
+    assert (REPOSITORY / git["name"].partition("#/")[2] / "galaxy.yml").is_file(), "the folder of the collection in it"
+    assert artifact["name"] == f"collections/karmada-installer-{COLLECTION_VERSION}.tar.gz"
+
+
+@pytest.mark.parametrize("name", ["ansible.cfg", "collections/requirements.yml", "controller/settings.yml"])
+def test_the_guide_tells_of_what_awx_or_its_user_acts_on(name: str) -> None:
+    assert (AWX / name).is_file()
+    assert f"`{name}`" in GUIDE.read_text(encoding="utf-8").replace("`examples/awx/", "`")
+
+
+def test_the_guide_makes_the_objects_before_it_compares_them() -> None:
+    """On an organization that has none of them, a check has nothing to compare and fails."""
+    text = GUIDE.read_text(encoding="utf-8")
+    calls = re.findall(r"^ansible-playbook karmada\.installer\.awx_objects.*$", text, re.MULTILINE)
+    assert len(calls) > 1
+    assert "--check" not in calls[0]
+
+
+def test_the_guide_prepares_what_the_document_of_the_example_names() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    document = yaml.safe_load((AWX / "sites/prod.yaml").read_text(encoding="utf-8"))
+    namespace = document["metadata"]["namespace"]
+    rights = (REPOSITORY / "docs/reference/host-rights.yaml").read_text(encoding="utf-8")
+    assert f"sed 's/karmada-system/{namespace}/' docs/reference/host-rights.yaml" in text
+    assert max(line.count("karmada-system") for line in rights.splitlines()) == 1, "sed replaces one in each line"
+    for member in document["spec"]["members"]:
+        named = member["secretRef"]["name"]
+        assert f"create secret generic {named} --namespace {namespace} --from-file=kubeconfig=" in text
 
 
 def test_the_execution_environment_has_what_the_tests_run_with() -> None:

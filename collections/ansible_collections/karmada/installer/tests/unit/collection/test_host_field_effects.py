@@ -13,8 +13,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.collection.test_field_effects import ON_HOSTS, put
 from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import ACCESS
+from ansible_collections.karmada.installer.tests.unit.support.document_fields import ON_HOSTS, put
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, remembered, seen
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 

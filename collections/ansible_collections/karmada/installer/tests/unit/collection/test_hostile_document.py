@@ -3,7 +3,7 @@
 
 What is said of it commands no terminal.
 
-Every field has rows with values (``test_field_effects``, ``test_host_field_effects``); here hostile text stands in the
+Every field has rows with values (``document_fields``, ``test_host_field_effects``); here hostile text stands in the
 place of each text and of each key in them.
 """
 
@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, PROGRAMS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.tests.unit.collection import test_field_effects as fields
 from ansible_collections.karmada.installer.tests.unit.collection import test_host_field_effects as host_fields
+from ansible_collections.karmada.installer.tests.unit.support import document_fields as fields
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 

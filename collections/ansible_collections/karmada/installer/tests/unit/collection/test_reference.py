@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import account_rights
 from collection_docs import manifest, plugins, sources, variables
+from karmada_operator.metrics import Metrics
 
 REPOSITORY = Path(__file__).parents[7]
 
@@ -129,3 +130,22 @@ def test_the_role_grants_what_preflight_asks_for_in_the_namespace(generator: Mod
         *(("route.openshift.io", "routes", verb) for verb in (*account_rights.READ, *account_rights.WRITE)),
         *(("route.openshift.io", "routes/custom-host", verb) for verb in ("create", "update")),
     }
+
+
+def test_every_figure_of_the_operator_is_on_its_page(generator: ModuleType) -> None:
+    page = generator.files()[generator.REFERENCE / "metrics.md"]
+    rows = re.findall(
+        r"^\| `(\w+)` \| (counter|gauge|histogram) \| (none|`.*`) \| \S.*\.( .*)? \|$", page, re.MULTILINE
+    )
+    shown = {each.name + ("_total" if each.type == "counter" else "") for each in Metrics().registry.collect()}
+    assert {row[0] for row in rows} == shown
+
+
+def test_alerts_of_the_guide_ask_for_figures_that_there_are(generator: ModuleType) -> None:
+    guide = (REPOSITORY / "docs/guides/operator.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"karmada_(?:operator|instance|backup)_\w+", guide)) - {"karmada_operator_"}
+    labels = {labels for _, labels in re.findall(r"(karmada_\w+)\{(\w+)", guide)}
+    page = generator.files()[generator.REFERENCE / "metrics.md"]
+    assert len(named) > 5
+    assert {each for each in named if f"| `{each}` |" not in page} == set()
+    assert labels == {"ready", "lane"}

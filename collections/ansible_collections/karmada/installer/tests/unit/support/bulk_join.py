@@ -109,7 +109,9 @@ class ControlPlane:
         action: Any = ActionModule
         options = {name: each.get("default") for name, each in ActionModule.OPTIONS.items()}
         try:
-            found: Object = action.perform(None, run, {**options, "stage": "all", "noted": False, "timeout": 60})
+            found: Object = action.perform(
+                None, run, {**options, "stage": "all", "noted": False, "on_record": False, "timeout": 60}
+            )
         finally:
             self.requests = dict(inside.counts)
             if not run.check:

@@ -28,14 +28,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import r
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.works import execution_namespace
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.store import SecretStore
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.members import test_agent_join
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.members.test_agent_join import Killed, Object
+from ansible_collections.karmada.installer.tests.unit.support import pull_member_in_memory
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.karmada_in_memory import (
     MADE_BY_APPLY,
     application,
     work_for,
 )
+from ansible_collections.karmada.installer.tests.unit.support.pull_member_in_memory import Killed, Object
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
 
 PUSH: Object = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
@@ -46,7 +46,7 @@ HOLDERS = [MANAGER, "karmada-metrics-adapter", "karmada-search"]
 FOREVER = 10**6
 
 
-class Api(test_agent_join.Api):
+class Api(pull_member_in_memory.Api):
     """Says of each object who has made it, and lets the site look after each write."""
 
     site: Site
@@ -87,7 +87,7 @@ class Api(test_agent_join.Api):
             return super().list(*where, **more)
 
 
-class Site(test_agent_join.Site):
+class Site(pull_member_in_memory.Site):
     """A host cluster with the state and the components that hold connections, a control plane, and a member at work."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,8 @@ class Site(test_agent_join.Site):
 
     def step(self, entry: Object, stage: str, *, noted: bool = False, check: bool = False) -> Object:
         action: Any = ActionModule
-        arguments = {"stage": stage, "noted": noted, "timeout": 1, "broken": [], "on_broken_member": "fail"}
+        arguments = {"stage": stage, "noted": noted, "on_record": False, "timeout": 1, "broken": []}
+        arguments["on_broken_member"] = "fail"
         found: Object = action.perform(None, self.of(entry, check=check), arguments)
         assert "failed" not in found, found
         return found

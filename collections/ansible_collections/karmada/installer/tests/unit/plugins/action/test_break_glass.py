@@ -92,6 +92,21 @@ def test_what_is_not_said_plainly_is_refused(options: dict[str, str], told: str,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_of_several_it_is_named_with_its_namespace(tmp_path: Path) -> None:
+    """Two of them may have the same name."""
+    run = a_run()
+    run.one_of_several = True
+    full = run.full_name("prod")
+    with pytest.raises(ProblemsError, match=f"karmada_confirm={full}"):
+        perform(run, tmp_path / "file", confirm="prod")
+    with pytest.raises(ProblemsError, match="karmada_confirm"):
+        perform(run, tmp_path / "file", confirm="elsewhere/prod")
+    assert list(tmp_path.iterdir()) == []
+    for path, of_several in (("one", True), ("two", False)):
+        run.one_of_several = of_several
+        assert perform(run, tmp_path / path, confirm=full)["changed"]
+
+
 def test_the_administrators_own_file_is_left_alone(tmp_path: Path) -> None:
     """The next run on hosts would take what is in it for the administrator's certificate."""
     run = a_run()

@@ -100,7 +100,10 @@ def test_it_is_told_where_the_environment_has_a_part_in_the_run(
 ) -> None:
     monkeypatch.setenv("K8S_AUTH_VERIFY_SSL", "no")
     control = {"karmada_deployment": document(spec), "karmada_connection": connection}
-    assert bool(list(_of_environment({"hostvars": {"karmada_control": control}}))) is warned
+    assert bool(list(_of_environment({"hostvars": {"karmada_control": control}}, ""))) is warned
+    of_several = {"hostvars": {"a.prod": {}, "b.prod": control}}
+    assert bool(list(_of_environment(of_several, "b.prod"))) is warned
+    assert list(_of_environment(of_several, "")) == [], "none is chosen where all are shown"
 
 
 def test_a_form_of_the_report_that_there_is_not_is_refused_at_once(site: Path) -> None:
@@ -167,6 +170,22 @@ def test_two_documents_are_one_too_many(site: Path) -> None:
         (site / "inventory" / f"{name}.karmada.yml").write_text(SOURCE.format("../prod.yaml"), encoding="utf-8")
     said = message(play(site, "-i", "inventory"))
     assert "inventory/a.karmada.yml, inventory/b.karmada.yml: a run works on one control plane" in said
+
+
+def test_a_host_that_an_inventory_beside_it_adds_is_refused_at_once(site: Path) -> None:
+    spec = "{mode: Binary, hosts: [{name: cp1, address: 192.0.2.1}], ssh: {user: karmada}}"
+    (site / "prod.yaml").write_text(
+        f"apiVersion: installer.karmada.io/v1alpha1\nkind: KarmadaDeployment\nmetadata: {{name: prod}}\nspec: {spec}\n",
+        encoding="utf-8",
+    )
+    more = site / "more.yml"
+    more.write_text("karmada_hosts: {hosts: {cp1: {ansible_port: 2222}}}\n", encoding="utf-8")
+    done = play(site, "-i", "site.karmada.yml", "-i", "more.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    more.write_text("karmada_hosts: {hosts: {cp1: {}, cp9: {ansible_host: 192.0.2.9}}}\n", encoding="utf-8")
+    said = message(play(site, "-i", "site.karmada.yml", "-i", "more.yml"))
+    assert "it has plain hosts that are not in the document: cp9" in said
+    assert "Hosts of a control plane are those of its document (spec.hosts); take others out of karmada_hosts" in said
 
 
 def test_a_member_called_localhost_does_not_take_the_place_of_localhost(site: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.uninstall import ActionModule
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.karmada_in_memory import application, work_for
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
@@ -61,3 +62,22 @@ def test_it_says_that_nothing_stays_or_that_nobody_knows() -> None:
     assert "what stays on members could not be counted (control plane: no answer" in confirmed(silent)["now"]
     gone = confirmed(FakeCluster("none"), installed=False)
     assert (gone["installed"], gone["now"]) == (False, "prod is not installed there; nothing is left to remove")
+
+
+@pytest.mark.parametrize(
+    ("several", "confirm", "right"),
+    [(True, "prod", False), (True, "elsewhere/prod", False), (True, "{full}", True), (False, "{full}", True)],
+)
+def test_one_of_several_is_removed_by_its_full_name(several: bool, confirm: str, right: bool) -> None:
+    """Another namespace may have one of the same name, which a template without an answer might find."""
+    run = fake_run(document({}), FakeCluster("host cluster", DEPLOYMENT), stored=state())
+    run.__dict__["control_plane"] = FakeCluster("control plane")
+    run.one_of_several = several
+    full = run.full_name("prod")
+    given = {"stage": "confirm", "confirm": confirm.format(full=full), "abandon_members": [], "timeout": 5}
+    perform: Any = ActionModule.perform
+    if right:
+        assert perform(None, run, given)["installed"]
+        return
+    with pytest.raises(ProblemsError, match=f"removes the control plane {full};.*karmada_confirm={full}"):
+        perform(None, run, given)

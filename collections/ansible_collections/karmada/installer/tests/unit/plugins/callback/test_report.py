@@ -290,6 +290,17 @@ def test_a_wait_that_tells_its_time_itself_has_it_once(shown: list[str], monkeyp
     assert [" ".join(line.split()) for line in shown] == ["... [40/300 s] 0/1 ready; pod x: ContainerCreating"]
 
 
+def test_at_the_foot_of_a_terminal_only_steps_are_named(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch)
+    ours = callback.CallbackModule()
+    monkeypatch.setattr(ours, "_terminal", True)
+    steps = [task("Close the journal", "karmada.installer.journal", state="closed"), task("Start the API server")]
+    ours.v2_playbook_on_play_start(SimpleNamespace(tasks=steps))
+    for each in steps:
+        ours.v2_playbook_on_task_start(each, is_conditional=False)
+    assert [line.rpartition("]  ")[2] for line in shown] == ["Start the API server"]
+
+
 def test_members_that_are_broken_are_told_by_the_report_alone(
     shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

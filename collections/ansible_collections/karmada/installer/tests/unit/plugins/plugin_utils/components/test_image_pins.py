@@ -284,6 +284,7 @@ def test_it_is_told_once_and_before_the_first_change(lock: dict[str, Any], monke
         "confirm_etcd_members": 0,
         "etcd_replace": [],
         "etcd_abandon_nodes": [],
+        "document_seen": {},
         "on_broken_member": "fail",
     }
     action: Any = preflight.ActionModule

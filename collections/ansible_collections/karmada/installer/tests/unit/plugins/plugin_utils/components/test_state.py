@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import stored_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim, TakeOverState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     FORMAT,
@@ -38,6 +38,15 @@ TEXT = st.text(max_size=12)
 TEXTS = st.lists(TEXT, max_size=2).map(tuple)
 ETCD = st.builds(EtcdState, token=TEXT, generation=st.integers(1, 9), bootstrapped=st.booleans(), storage=TEXT)
 UIDS = st.dictionaries(TEXT, TEXT, max_size=3)
+RESTORES = st.builds(
+    RestoreState,
+    **dict.fromkeys(("name", "series", "backup", "before", "started", "token", "step"), TEXT),
+    **dict.fromkeys(("members", "prepared", "held", "replaced", "aside"), TEXTS),
+    counts=st.dictionaries(TEXT, st.integers(0, 9), max_size=2),
+    **dict.fromkeys(("generation", "bump", "revision"), st.integers(1, 9)),
+    former=ETCD,
+    **dict.fromkeys(("closed", "undoing", "came_back"), st.booleans()),
+)
 STATES = st.builds(
     State,
     owner=TEXT,
@@ -71,17 +80,7 @@ STATES = st.builds(
         ),
         max_size=2,
     ),
-    restore=st.none()
-    | st.builds(
-        RestoreState,
-        **dict.fromkeys(("name", "series", "backup", "before", "started", "token", "step"), TEXT),
-        **dict.fromkeys(("members", "prepared", "held", "replaced", "aside"), TEXTS),
-        counts=st.dictionaries(TEXT, st.integers(0, 9), max_size=2),
-        **dict.fromkeys(("generation", "bump"), st.integers(1, 9)),
-        former=ETCD,
-        closed=st.booleans(),
-        undoing=st.booleans(),
-    ),
+    restore=st.none() | RESTORES | st.builds(replace, RESTORES, former_restore=RESTORES),
 )
 
 
@@ -177,6 +176,19 @@ def test_of_a_backup_from_before_format_15_nobody_says_that_no_place_could_use_i
     assert found.may_be_taken_over(found.backups["nightly"])
 
 
+def test_of_a_restore_and_a_move_from_before_format_18_the_revision_was_not_noted() -> None:
+    part = RestoreState("back", "nightly", "b", "2026-11-25T02:41:00+00:00", "0d6c", 2, 10**9, state().etcd, revision=7)
+    taken = TakeOverState("disk", "b", "there/prod", revision=9)
+    upon = replace(part, generation=3, former_restore=part)
+    files = to_files(replace(state(), restore=upon, taken_over=taken))
+    plain = json.loads(files["instance.json"])
+    for record in (plain["restore"], plain["restore"]["former_restore"], plain["takenOver"]):
+        del record["revision"]
+    found = from_files({**files, "instance.json": json.dumps({**plain, "format": 17}).encode()}, "here")
+    assert found.restore == replace(upon, revision=0, former_restore=replace(part, revision=0))
+    assert found.taken_over == replace(taken, revision=0)
+
+
 @pytest.mark.parametrize("format_", [0, -1, None, "1", 1.5, FORMAT + 1])
 def test_only_formats_that_are_known_are_read(format_: Any) -> None:
     files = recorded()
@@ -220,6 +232,12 @@ def test_a_member_that_left_is_forgotten_with_what_was_on_it() -> None:
     left = found.without_member("m1")
     assert set(left.members) == {"m2"}
     assert left.owned == {"host": {"a": "1"}}
+
+
+def test_a_member_that_left_is_not_named_as_one_that_may_follow_another_place() -> None:
+    taken = TakeOverState("disk", "b1", "there/prod", fenced=True, unfenced=("m1", "m2"))
+    found = state(members={"m1": {}, "m2": {}}, taken_over=taken).without_member("m1")
+    assert found.taken_over == replace(taken, unfenced=("m2",))
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,62 @@ def test_what_acts_goes_first_and_the_store_last() -> None:
     assert {"PersistentVolumeClaim data-prod-etcd-0", "Secret prod-apiserver-cert"} <= left(run.host_cluster)
 
 
+def with_an_api_server_that_takes_its_time(run: Run, monkeypatch: pytest.MonkeyPatch, looks: int) -> list[str]:
+    """Names of deleted workloads, as they go; the API server goes when it was looked for so often after that."""
+    host, gone, left_of_it = run.host_cluster, list[str](), [looks]
+    deletes, gets = host.delete, host.get
+    apiserver = ("apps/v1", "Deployment", "karmada", "prod-apiserver")
+
+    def delete(version: str, kind: str, name: str, *rest: Any, **options: Any) -> bool:
+        if name == apiserver[-1] and kind == "Deployment":
+            assert options["propagation"] == "Foreground"
+            host.objects[apiserver]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"  # type: ignore[attr-defined]
+            return True
+        if kind in ("Deployment", "StatefulSet"):
+            gone.append(name)
+        return deletes(version, kind, name, *rest, **options)
+
+    def get(version: str, kind: str, name: str, *rest: Any, **options: Any) -> Any:
+        live = gets(version, kind, name, *rest, **options)
+        if name == apiserver[-1] and kind == "Deployment" and live and "deletionTimestamp" in live["metadata"]:
+            left_of_it[0] -= 1
+            if left_of_it[0] < 0:
+                gone.append(name)
+                del host.objects[apiserver]  # type: ignore[attr-defined]
+                return None
+        return live
+
+    monkeypatch.setattr(host, "delete", delete)
+    monkeypatch.setattr(host, "get", get)
+    return gone
+
+
+def test_members_are_cleaned_while_the_api_server_stops_and_etcd_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = installed()
+    gone = with_an_api_server_that_takes_its_time(run, monkeypatch, 4)
+    told = [each.ref.name for each in removal.stop_components(run, 5.0) if each.ref.kind == "Deployment"]
+    assert "prod-apiserver" in told
+    assert "Deployment prod-apiserver" in left(run.host_cluster), "nobody waits for it"
+    assert {"prod-webhook", "prod-scheduler", "prod-controller-manager", "prod-aggregated-apiserver"} <= {*gone}
+    # A run that was killed here is gone on with by another one, which begins from the start.
+    removal.stop_components(run, 5.0)
+    assert "Deployment prod-apiserver" in left(run.host_cluster)
+    later = [each.ref.name for each in removal.remove_control_plane(run, 5.0) if each.ref.kind == "Deployment"]
+    assert later == [], "it is told once"
+    assert gone[-2:] == ["prod-apiserver", "prod-etcd"]
+    removal.remove_state(run)
+    assert left(run.host_cluster) == set()
+
+
+def test_nothing_outlives_an_etcd_on_plain_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes right after the members, and the rest of the control plane later."""
+    run = installed()
+    gone = with_an_api_server_that_takes_its_time(run, monkeypatch, 4)
+    monkeypatch.setattr(removal, "etcd_on_hosts", lambda _spec: True)
+    removal.stop_components(run, 5.0)
+    assert gone[-1] == "prod-apiserver"
+
+
 def test_no_api_server_is_left_without_its_etcd() -> None:
     run = installed()
     removal.remove_control_plane(run)

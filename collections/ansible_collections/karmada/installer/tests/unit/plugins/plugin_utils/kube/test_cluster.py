@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 import time
+import weakref
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -393,3 +396,20 @@ def test_what_is_sent_arrives_soon_or_not_at_all(cluster: Cluster, api: StubApi)
     stream = cluster.dial(5)
     assert stream.getsockopt(*option) == 0, "whoever reads a stream may take their time"
     stream.close()
+
+
+@pytest.mark.parametrize("status", [404, 403])
+def test_a_client_that_was_refused_goes_without_a_search_for_garbage(status: int, api: StubApi) -> None:
+    """Runs search rarely, and one with thousands of members has a client, with keys, for each of them."""
+    api.faults.append(Fault("status", path="configmaps/one", status=status))
+
+    def refused() -> weakref.ref[Cluster]:
+        with Cluster.from_kubeconfig_dict(api.kubeconfig()) as cluster, suppress(api_errors.Forbidden):
+            assert cluster.get("v1", "ConfigMap", "one", "ns") is None
+        return weakref.ref(cluster)
+
+    gc.disable()
+    try:
+        assert refused()() is None
+    finally:
+        gc.enable()

@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import host_cluster, k8s_auth, kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import (
+    host_cluster,
+    k8s_auth,
+    kubeconfig,
+    passed_over,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import Access, from_environment
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Severity
@@ -108,6 +113,28 @@ def test_a_kubeconfig_that_switches_verification_off_is_refused_all_the_same(tmp
         host_cluster.refuse_unverified(found, "kubeconfig of the host cluster", allowed=False)
     verified = from_environment(None, {"K8S_AUTH_KUBECONFIG": str(file), "K8S_AUTH_VERIFY_SSL": "true"})
     assert not verified.insecure
+
+
+def test_a_kubeconfig_of_another_server_that_a_token_passes_over_is_told(tmp_path: Path) -> None:
+    there, same = (written(tmp_path / name, each) for name, each in (("there", "https://192.0.2.2"), ("same", SERVER)))
+    found = passed_over.problem({**OF_AWX, "K8S_AUTH_KUBECONFIG": there})
+    assert found is not None
+    assert found.severity is Severity.WARNING
+    assert found.where == "environment variable K8S_AUTH_KUBECONFIG"
+    assert found.what.startswith("it leads to https://192.0.2.2, and is not used: K8S_AUTH_HOST")
+    assert TOKEN not in str(found)
+    assert from_environment(None, {**OF_AWX, "K8S_AUTH_KUBECONFIG": there}).server == SERVER
+    without_host = {name: each for name, each in OF_AWX.items() if name != "K8S_AUTH_HOST"}
+    for environment in (
+        OF_AWX,
+        {"K8S_AUTH_KUBECONFIG": there},
+        {**without_host, "K8S_AUTH_KUBECONFIG": there},
+        {**OF_AWX, "K8S_AUTH_HOST": f"{SERVER}/", "K8S_AUTH_KUBECONFIG": same},
+        {**OF_AWX, "K8S_AUTH_KUBECONFIG": str(tmp_path / "nowhere")},
+        {**OF_AWX, "KUBECONFIG": there},
+        {**OF_AWX, "K8S_AUTH_HOST": "no address", "K8S_AUTH_KUBECONFIG": there},
+    ):
+        assert passed_over.problem(environment) is None
 
 
 def test_an_address_without_tls_is_refused_by_the_name_of_its_variable() -> None:

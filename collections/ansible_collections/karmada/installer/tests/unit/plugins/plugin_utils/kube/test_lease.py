@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,17 +16,40 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import leas
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import Lock, LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.transport import DELIVERY_SECONDS
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity, holder_is_dead
+from ansible_collections.karmada.installer.tests.unit.support import moments
 from ansible_collections.karmada.installer.tests.unit.support.moments import Clock, until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 
 PREFIX = "apis/coordination.k8s.io/v1/leases"
 ELSEWHERE = "other-host/other-boot/12/34"
+#: Locks of the test that runs.
+MADE: list[Lock] = []
 
 
 def lock(cluster: Cluster, holder: str, seconds: int = 30) -> Lock:
-    return Lock(cluster, "ns", "prod-installer", holder, seconds)
+    MADE.append(found := Lock(cluster, "ns", "prod-installer", holder, seconds))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _nobody_waits_in_vain() -> Iterator[None]:
+    """Have a lock count as lost, and the test fail, where nobody renews it and ``check`` would wait without an end."""
+    over = threading.Event()
+
+    def give_up() -> None:
+        over.set()
+        for each in MADE:
+            each.lost.set()
+
+    timer = threading.Timer(moments.IN_VAIN_SECONDS, give_up)
+    timer.daemon = True
+    timer.start()
+    yield
+    timer.cancel()
+    MADE.clear()
+    assert not over.is_set(), f"it waited for {moments.IN_VAIN_SECONDS:.0f} s for a lock that nobody renews"
 
 
 def spec(cluster: Cluster) -> dict[str, Any]:
@@ -278,6 +302,56 @@ def test_work_ends_when_somebody_took_the_lock_while_the_server_was_away_for_us(
             mine.check()
 
     with pytest.raises(LockLost, match="somebody else took it"):
+        work()
+
+
+def without_credential(monkeypatch: pytest.MonkeyPatch, error: Exception, times: float) -> threading.Event:
+    """Have so many renewals from now on end in an error before a request is made; set when the first has."""
+    real, left, failed = Cluster.replace, [times], threading.Event()
+
+    def replace(self: Cluster, *args: Any, **options: Any) -> Any:
+        if left[0] > 0:
+            left[0] -= 1
+            failed.set()
+            raise error
+        return real(self, *args, **options)
+
+    monkeypatch.setattr(Cluster, "replace", replace)
+    return failed
+
+
+NO_CREDENTIAL = ProblemsError(
+    Problem("the exec plugin failed with code 1", "users[0]", reason=Reason.CREDENTIALS_UNAVAILABLE)
+)
+
+
+def test_a_program_that_gives_no_credential_once_loses_no_lock(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = lock(cluster, holder_identity(), 3)
+    mine.acquire()
+    before, failed = spec(cluster)["renewTime"], without_credential(monkeypatch, NO_CREDENTIAL, 1)
+    with mine.held():
+        assert failed.wait(60)
+        until(lambda: spec(cluster)["renewTime"] != before, "a renewal")
+        mine.check()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("error", [NO_CREDENTIAL, RuntimeError("a defect")], ids=["credential", "defect"])
+def test_work_is_told_when_the_lock_cannot_be_renewed_for_whatever_reason(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    mine = lock(cluster, holder_identity(), 1)
+    mine.acquire()
+    without_credential(monkeypatch, error, float("inf"))
+
+    def work() -> None:
+        with mine.held():
+            assert mine.lost.wait(60), "nobody renews it, and nobody says so"
+            mine.check()
+
+    with pytest.raises(LockLost, match="could not be renewed in time"):
         work()
 
 

@@ -20,8 +20,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.insta
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     ETCD,
+    KARMADA_AGGREGATED_APISERVER,
     KARMADA_APISERVER,
     KARMADA_SCHEDULER,
+    KARMADA_SEARCH,
     member_places,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import Component
@@ -183,6 +185,16 @@ def test_an_api_server_that_stops_serves_until_clients_are_led_to_another_one(
 
 def test_watches_do_not_keep_an_api_server_from_stopping() -> None:
     assert "--shutdown-watch-termination-grace-period=5s" in command(instance(), KARMADA_APISERVER)
+
+
+def test_watches_do_not_keep_what_is_behind_it_from_stopping() -> None:
+    """It serves nobody any more as soon as it is told to stop, and the API server stops after it."""
+
+    def seconds(component: Component) -> str:
+        return dict(unit(instance(), component))["TimeoutStopSec"]
+
+    assert (seconds(KARMADA_AGGREGATED_APISERVER), seconds(KARMADA_SEARCH)) == ("10", "10")
+    assert (seconds(KARMADA_APISERVER), seconds(ETCD)) == ("60", "60")
 
 
 def test_components_talk_to_the_api_server_of_their_own_host() -> None:

@@ -3,43 +3,34 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
-from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import (
+    BrokenMember,
+    reason_and_next_step,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import block, layout
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import (
     ComponentStatus,
     HostStatus,
-    MemberStatus,
-    Observation,
 )
-from ansible_collections.karmada.installer.tests.unit.support.samples import NOW
+from ansible_collections.karmada.installer.tests.unit.support import reports
+from ansible_collections.karmada.installer.tests.unit.support.reports import MEMBER
 from hypothesis import given
 from hypothesis import strategies as st
 
-SINCE = (NOW - timedelta(hours=5)).isoformat()
-MEMBER = MemberStatus(name="m1", mode="Push", version="v1.35.4", ready=True, reason="ClusterReady", since=SINCE)
-WORKING = Observation(
-    now=NOW,
-    generation=3,
-    karmada_version="v1.18.2",
-    kubernetes_version="v1.35.4",
+WORKING = replace(
+    reports.WORKING,
     components=[ComponentStatus("etcd", 1, 1), ComponentStatus("karmada-aggregated-apiserver", 2, 2)],
-    members=[MEMBER],
-    api_ready=True,
-    aggregated_ready=True,
-    crds_installed=True,
-    etcd_storage="volumeClaim",
-    etcd_desired=1,
-    etcd_ready=1,
     certificates={"karmada-webhook": "2030-01-02T03:04:05+00:00"},
-    kubeconfig_secret="prod-admin-config",
-    wanted_members=["m1"],
     etcd_endpoints=[EndpointStatus("https://prod-etcd-0:2379", healthy=True, version="3.6.16", db_size=20480)],
 )
+GUIDE = Path(__file__).parents[9] / "docs/guides/members.md"
 ESTIMATOR = "karmada-scheduler-estimator"
 NOTHING = replace(WORKING, components=[], members=[], api_ready=False, certificates={}, etcd_endpoints=[])
 ABOUT = block.About(
@@ -247,3 +238,28 @@ def test_wrapped_text_keeps_lines_and_hangs_below_bullets() -> None:
 )
 def test_durations(seconds: float, told: str) -> None:
     assert layout.duration(seconds) == told
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(
+            "cannot reach https://192.0.2.7:6443: connection refused",
+            "spec.members[member2].secretRef",
+            "check that this kubeconfig works from here: kubectl --kubeconfig … get nodes",
+            reason=Reason.MEMBER_UNREACHABLE,
+        ),
+        Problem(
+            "not ready after 120 s:\n"
+            "  - Cluster member2: Ready is False (ClusterNotReachable: cluster is not reachable)\n"
+            "karmada-controller-manager: Failed to do cluster health check for cluster: Get "
+            '"https://192.0.2.7:6443/readyz?timeout=10s": dial tcp 192.0.2.7:6443: i/o timeout',
+            reason=Reason.MEMBER_NOT_READY,
+        ),
+    ],
+)
+def test_the_guide_shows_a_broken_member_as_the_report_does(problem: Problem) -> None:
+    broken = BrokenMember("member2", *reason_and_next_step("member2", ProblemsError([problem])))
+    report = block.text(replace(WORKING, broken_members=[broken]), ABOUT)
+    shown = re.findall(r"^```text\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert sum(each in report for each in shown) == 1, report
