@@ -22,6 +22,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -97,6 +99,21 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     directory = tmp_path_factory.mktemp("api-server")
     with running_api_server(directory) as server:
         yield server
+
+
+@pytest.fixture
+def cluster(api_server: Any) -> Iterator[Cluster]:
+    """Our own client of it."""
+    with Cluster.from_kubeconfig(str(api_server.kubeconfig), name="host cluster") as found:
+        yield found
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> str:
+    """Name of a namespace in which there is nothing yet."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name
 
 
 @contextmanager

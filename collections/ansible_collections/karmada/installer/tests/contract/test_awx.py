@@ -14,43 +14,17 @@ import leaks
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
-from ansible_collections.karmada.installer.tests.contract.conftest import (
-    CHECKOUT,
-    ApiServer,
-    Certificates,
-    running_api_server,
-)
+from ansible_collections.karmada.installer.tests.contract.awx_repository import EXAMPLE, NAMESPACE, awx_in, smart
+from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, Certificates, running_api_server
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from awx_credentials import Credential, backup_key, bearer_token, kubeconfig
 from awx_runner import Awx, Done, stored
 
-NAMESPACE = "karmada-prod"
+#: Namespace of a control plane whose installation somebody approves.
+APPROVED = "karmada-approved"
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/{NAMESPACE}/karmadadeployments"
-EXAMPLE = CHECKOUT / "examples/awx"
 #: A template in a document makes it, if it is ever taken for one.
 CANARY = Path("/tmp/karmada-installer-was-here-awx")
-#: Of plain hosts whose keys are known, which is no secret. AWX has the key to log in with in an agent.
-ON_HOSTS = {
-    "apiVersion": manifest.API_VERSION,
-    "kind": manifest.KIND,
-    "metadata": {"name": "hosts", "namespace": NAMESPACE},
-    "spec": {
-        "mode": "Binary",
-        "hosts": [{"name": "cp1", "address": "192.0.2.1"}],
-        "ssh": {"user": "karmada", "knownHostsSecretRef": {"name": "hosts"}},
-    },
-}
-HOST_KEYS = "192.0.2.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINever\n"
-#: In the place of ssh: says what it was called with, and what the file with keys of hosts holds.
-SSH = """#!/bin/sh
-folder=$(dirname "$0")
-printf '%s\\n' "$@" >"$folder/arguments"
-for word in "$@"; do
-  case "$word" in *UserKnownHostsFile=*) cat "$(echo "${word#*=}" | tr -d '"')" >"$folder/hosts" ;; esac
-done
-echo "Host key verification failed." >&2
-exit 255
-"""
 
 
 @pytest.fixture(scope="module")
@@ -88,20 +62,7 @@ def token(server: ApiServer) -> str:
 
 @pytest.fixture(scope="module")
 def awx(tmp_path_factory: pytest.TempPathFactory) -> Awx:
-    """AWX with the repository to copy, and beside its document sources of the object and of plain hosts."""
-    root = tmp_path_factory.mktemp("awx")
-    project = root / "checkout"
-    shutil.copytree(EXAMPLE, project)
-    of_object = {"plugin": "karmada.installer.karmada", "namespace": NAMESPACE, "name": "prod"}
-    (project / "sites/object.karmada.yml").write_text(yaml.safe_dump(of_object), encoding="utf-8")
-    of_all = {"plugin": "karmada.installer.karmada", "instances": "all", "namespace": NAMESPACE}
-    (project / "sites/all.karmada.yml").write_text(yaml.safe_dump(of_all), encoding="utf-8")
-    of_hosts = {"plugin": "karmada.installer.karmada", "manifest": "hosts.yaml", "secrets": "secrets"}
-    (project / "sites/hosts.karmada.yml").write_text(yaml.safe_dump(of_hosts), encoding="utf-8")
-    (project / "sites/hosts.yaml").write_text(yaml.safe_dump(ON_HOSTS), encoding="utf-8")
-    (project / "sites/secrets/hosts").mkdir(parents=True)
-    (project / "sites/secrets/hosts/known_hosts").write_text(HOST_KEYS, encoding="utf-8")
-    return Awx(root, project, CHECKOUT / "collections")
+    return awx_in(tmp_path_factory.mktemp("awx"))
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +182,25 @@ def test_nothing_that_awx_keeps_shows_a_credential(
         assert list(leaks.leaks(text, {"token": {token}})) == [], name
 
 
+def test_nor_does_anything_at_the_highest_verbosity_that_templates_are_given(
+    awx: Awx, inventory: dict[str, Any], credential: Credential, server: ApiServer, token: str
+) -> None:
+    """Updates are as verbose by AWX's default; a template is so when somebody looks for a fault."""
+    source = {"plugin": "karmada.installer.karmada", "instances": "all", "namespace": NAMESPACE, "membership": "live"}
+    (awx.project / "sites/live.karmada.yml").write_text(yaml.safe_dump(source), encoding="utf-8")
+    update, exported = awx.update("sites/live.karmada.yml", credential)
+    job = awx.job("playbooks/report.yml", inventory, credential, arguments=["-vvv"])
+    refused = awx.job(
+        "playbooks/install.yml", inventory, kubeconfig(server.kubeconfig_for_secret()), arguments=["-vvv"]
+    )
+    assert (update.rc, job.rc, refused.rc) == (0, 0, 2), (update.output, job.output, refused.output)
+    assert "task path: " in job.output, "it is as verbose as that"
+    secrets = {"token": {token}, "kubeconfig": leaks.texts_of(server.client_key.read_bytes())}
+    texts = [(f"{each.number} {name}", text) for each in (update, job, refused) for name, text in each.texts().items()]
+    for name, text in [*texts, ("stored inventory", json.dumps(exported))]:
+        assert list(leaks.leaks(text, secrets)) == [], name
+
+
 def test_one_without_a_ca_works_and_each_job_says_what_that_means(
     awx: Awx, inventory: dict[str, Any], server: ApiServer, token: str
 ) -> None:
@@ -286,89 +266,73 @@ def test_a_job_with_a_credential_that_does_not_lead_there_is_refused_in_words(
     assert told in " ".join(done.output.split())
 
 
-def test_a_job_on_plain_hosts_lets_in_only_those_whose_keys_the_project_has(awx: Awx) -> None:
-    """AWX has the check of host keys switched off by a variable that is stronger than the project's settings."""
-    updated, exported = awx.update("sites/hosts.karmada.yml")
-    assert updated.rc == 0, updated.output
-    seen = awx.root / "ssh"
-    seen.mkdir()
-    (seen / "ssh").write_text(SSH)
-    (seen / "ssh").chmod(0o755)
-    instead = {"ansible_ssh_executable": str(seen / "ssh")}
-    done = awx.job("playbooks/report.yml", stored(exported), variables=instead)
-    assert (done.rc, "Host key verification failed" in done.output) == (4, True), done.output
-    arguments = (seen / "arguments").read_text().splitlines()
-    checks = [each.partition("=")[2] for each in arguments if "StrictHostKeyChecking=" in each]
-    # ssh takes the first.
-    assert checks[0] == "yes"
-    assert 'User="karmada"' in arguments
-    assert (seen / "hosts").read_text() == HOST_KEYS, "the folder of the update is not there any more"
-
-
 @pytest.fixture(scope="module")
-def of_document(awx: Awx) -> dict[str, Any]:
-    """Inventory of the document in the project, as AWX keeps it. Nothing of it needs a server."""
-    done, exported = awx.update("sites/prod.karmada.yml")
-    assert done.rc == 0, done.output
-    return stored(exported)
+def approved(awx: Awx, server: ApiServer) -> Iterator[str]:
+    """Path of an object without members, in a cluster that can take a control plane, and a source that names it."""
+    path = f"/apis/{manifest.API_VERSION}/namespaces/{APPROVED}/karmadadeployments"
+    server.request("POST", "/api/v1/namespaces", {"metadata": {"name": APPROVED}})
+    ready = {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
+    }
+    server.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-a"}, "status": ready})
+    found = {"apiVersion": manifest.API_VERSION, "kind": manifest.KIND, "metadata": {"name": "prod"}}
+    # Its CRDs would have to be fetched.
+    status, made = server.request("POST", path, {**found, "spec": {"installCRD": False}})
+    assert status == 201, made
+    source = {"plugin": "karmada.installer.karmada", "namespace": APPROVED, "name": "prod"}
+    (awx.project / "sites/approved.karmada.yml").write_text(yaml.safe_dump(source), encoding="utf-8")
+    yield f"{path}/prod"
+    server.request("DELETE", "/api/v1/nodes/node-a")
 
 
-def without(inventory: dict[str, Any], *hosts: str) -> dict[str, Any]:
-    """The same but for hosts that are disabled, or are in another slice."""
-    kept = json.loads(json.dumps(inventory))
-    for group in kept.values():
-        if "hosts" in group:
-            group["hosts"] = [each for each in group["hosts"] if each not in hosts]
-    kept["_meta"]["hostvars"] = {key: each for key, each in kept["_meta"]["hostvars"].items() if key not in hosts}
-    return dict(kept)
-
-
-def smart(inventory: dict[str, Any]) -> dict[str, Any]:
-    """The hosts without their groups, as a smart inventory has them."""
-    return {"all": {"hosts": sorted(inventory["_meta"]["hostvars"])}, "_meta": inventory["_meta"]}
-
-
-def test_a_job_with_a_slice_or_without_the_disabled_control_host_is_refused(
-    awx: Awx, of_document: dict[str, Any]
+def test_what_was_not_approved_is_not_installed(
+    awx: Awx, server: ApiServer, credential: Credential, approved: str
 ) -> None:
-    done = awx.job("playbooks/install.yml", without(of_document, "karmada_control"))
+    """As in a workflow, where artifacts of one node are variables of the next, and each reads the object anew."""
+
+    def inventory_of_now() -> dict[str, Any]:
+        done, exported = awx.update("sites/approved.karmada.yml", credential)
+        assert done.rc == 0, done.output
+        return stored(exported)
+
+    before = inventory_of_now()
+    seen = awx.job("playbooks/preflight.yml", before, credential)
+    assert seen.rc == 0, seen.output
+    assert seen.statistics["karmada_document_seen"]["instance"] == f"{APPROVED}/prod"
+    same = awx.job("playbooks/install.yml", before, credential, variables=seen.statistics, arguments=["--check"])
+    assert same.rc == 0, same.output
+    # Somebody may as well approve what a check of the installation has told.
+    assert same.statistics["karmada_document_seen"] == seen.statistics["karmada_document_seen"]
+    change = {"spec": {"components": {"karmadaWebhook": {"replicas": 3}}}}
+    status, made = server.request("PATCH", approved, change, "application/merge-patch+json")
+    assert status == 200, made
+    after = inventory_of_now()
+    for arguments in ([], ["--check", "--diff"]):
+        refused = awx.job("playbooks/install.yml", after, credential, variables=seen.statistics, arguments=arguments)
+        assert refused.rc == 2, refused.output
+        said = " ".join(refused.output.split())
+        assert "it is not what was checked before this run; changed since: spec.components" in said
+        assert "In AWX, launch the workflow anew" in said
+        assert "nothing was changed" in said
+    empty = {"karmada_document_seen": ""}
+    alone = awx.job("playbooks/install.yml", after, credential, variables=empty, arguments=["--check"])
+    assert alone.rc == 0, alone.output
+    anew = awx.job("playbooks/preflight.yml", after, credential, variables=seen.statistics)
+    assert anew.rc == 0, anew.output
+    assert anew.statistics["karmada_document_seen"] == alone.statistics["karmada_document_seen"]
+    assert anew.statistics["karmada_document_seen"] != seen.statistics["karmada_document_seen"]
+
+
+def test_a_job_with_a_smart_inventory_of_several_is_told_of_the_whole_one(
+    awx: Awx, several: dict[str, Any], credential: Credential
+) -> None:
+    chosen = {"karmada_instance": f"{NAMESPACE}/second"}
+    done = awx.job("playbooks/install.yml", smart(several), credential, variables=chosen)
     assert done.rc == 2, done.output
     said = " ".join(done.output.split())
-    assert "inventory: it has groups of a control plane, and not the host karmada_control. In AWX" in said
-    assert "set Job slicing to 1, and switch karmada_control on" in said
-
-
-def test_a_job_with_a_smart_inventory_is_refused(awx: Awx, of_document: dict[str, Any]) -> None:
-    done = awx.job("playbooks/install.yml", smart(of_document))
-    assert done.rc == 2, done.output
-    assert "not its groups karmada_in_pods" in " ".join(done.output.split())
-    assert "not a smart or constructed one" in " ".join(done.output.split())
-
-
-def test_a_job_that_lacks_a_plain_host_of_the_document_is_refused(awx: Awx) -> None:
-    done, exported = awx.update("sites/hosts.karmada.yml")
-    assert done.rc == 0, done.output
-    done = awx.job("playbooks/install.yml", without(stored(exported), "cp1"))
-    assert done.rc == 2, done.output
-    assert "it lacks plain hosts of the document: cp1" in " ".join(done.output.split())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "answers", "told"),
-    [
-        (["-l", "member1"], {}, "--limit member1: it leaves out karmada_control"),
-        ([], {"karmada_instance": "other/prod"}, "and the inventory has karmada-prod/prod"),
-        ([], {"karmada_report": "pdf"}, "karmada_report"),
-        ([], {"karmada_lock_wait": "soon"}, "karmada_lock_wait: is no time to wait: 'soon'. Give a whole number"),
-    ],
-    ids=["limit", "another-instance", "form-of-report", "time-to-wait"],
-)
-def test_what_somebody_asks_of_a_job_that_cannot_be_is_refused_before_it_needs_a_credential(
-    awx: Awx, of_document: dict[str, Any], arguments: list[str], answers: dict[str, str], told: str
-) -> None:
-    done = awx.job("playbooks/install.yml", of_document, arguments=arguments, variables=answers)
-    assert done.rc == 2, done.output
-    assert told in " ".join(done.output.split())
+    assert "it has hosts of control planes, and none in their groups karmada_instances and karmada_broken" in said
+    assert "not a smart or constructed one" in said
 
 
 @pytest.mark.parametrize(
@@ -397,6 +361,9 @@ def test_with_both_types_of_credentials_the_token_counts(
     config["clusters"][0]["cluster"]["server"] = "https://192.0.2.1:6443"
     done = awx.job("playbooks/report.yml", inventory, credential, kubeconfig(yaml.safe_dump(config)))
     assert done.rc == 0, done.output
+    said = " ".join(done.output.split())
+    assert "K8S_AUTH_KUBECONFIG: it leads to https://192.0.2.1:6443, and is not used" in said
+    assert "in AWX, give the job template one of the two credentials" in said
 
 
 def test_an_account_that_may_only_read_is_told_what_it_lacks(

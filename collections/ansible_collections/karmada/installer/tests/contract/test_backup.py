@@ -232,9 +232,9 @@ def test_a_backup_by_somebody_else_is_listed_and_never_deleted(run: Run, target:
     target.put(other.name, RECORD, io.BytesIO(text), len(text))
     listed = series.found(target, series.signer(run))
     assert [(each.name, each.ours) for each in listed] == [(other.name, False), (made.name, True)]
-    own = series.own(listed, "nightly", run.state.owner)
+    own = series.own(listed, "nightly", run.state)
     assert set(own) == {made.name}
-    gone = series.delete_old(target, replace(NIGHTLY, retention=Retention(0, 0, 0)), own, ())
+    gone = series.delete_old(target, replace(NIGHTLY, retention=Retention(0, 0, 0)), own, (), datetime.now(UTC))
     assert gone.names == ()
     assert len(target.names()) == 2
 
@@ -244,8 +244,10 @@ def test_old_ones_go_after_a_success(run: Run, target: DirectoryTarget) -> None:
     # Their order is that of the seconds in which they began.
     until(lambda: datetime.now(UTC).replace(microsecond=0) > datetime.fromisoformat(first.started), "the next second")
     second = taken(run, target)
-    own = series.own(series.found(target, series.signer(run)), "nightly", run.state.owner)
-    assert series.delete_old(target, replace(NIGHTLY, retention=Retention(0, 0, 0)), own, ()).names == (first.name,)
+    own = series.own(series.found(target, series.signer(run)), "nightly", run.state)
+    assert series.delete_old(
+        target, replace(NIGHTLY, retention=Retention(0, 0, 0)), own, (), datetime.now(UTC)
+    ).names == (first.name,)
     assert target.names() == [second.name]
 
 

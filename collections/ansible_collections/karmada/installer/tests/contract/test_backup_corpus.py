@@ -10,14 +10,14 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.object_kind import API_VERSION, SCHEMAS
-from ansible_collections.karmada.installer.tests.contract.test_schema_corpus import (
+from ansible_collections.karmada.installer.tests.unit.support import corpus_files
+from ansible_collections.karmada.installer.tests.unit.support.schema_judge import (
     STRICT,
     Judge,
-    assert_same_verdict,
+    assert_refused_alike,
+    assert_taken,
     judging,
-    paths_of_server,
 )
-from ansible_collections.karmada.installer.tests.unit.support import corpus_files
 
 OBJECTS = f"/apis/{API_VERSION}/namespaces/{{}}/{backups.PLURAL}"
 GOOD, BAD = corpus_files.good(corpus_files.BACKUPS), corpus_files.bad(corpus_files.BACKUPS)
@@ -45,19 +45,12 @@ def judge(api_server: Any) -> Iterator[Judge]:
 
 @pytest.mark.parametrize("file", GOOD, ids=str)
 def test_good_backup(judge: Judge, file: corpus_files.CorpusFile) -> None:
-    written = yaml.safe_load(file.text)
-    status, answer = judge.create(written)
-    assert status == 201, answer
-    assert answer["spec"] == backups.BACKUP.completed(written)["spec"]
+    assert_taken(judge, backups.BACKUP, file.text)
 
 
 @pytest.mark.parametrize("file", BAD, ids=str)
 def test_bad_backup(judge: Judge, file: corpus_files.CorpusFile) -> None:
-    written = yaml.safe_load(file.text)
-    status, answer = judge.create(written)
-    assert status in (400, 422), answer
-    server, is_complete = paths_of_server(status, answer)
-    assert_same_verdict(server, is_complete, {problem.where for problem in backups.BACKUP.validate(written)})
+    assert_refused_alike(judge, backups.BACKUP, file.text)
 
 
 def test_every_field_of_a_status_is_taken(judge: Judge, api_server: Any) -> None:

@@ -112,7 +112,8 @@ class Site:
         run = self.runs.step(holder=HOLDER)
         run.connection, run.say = Connection(backups=str(self.folder / "backups")), self.said.append
         step: Any = object.__new__(backup.ActionModule)
-        common = {"now": "nightly", "name": "", "identity": "", "at_once": True, "last": True, "sender": ""}
+        common: dict[str, Any] = {"now": "nightly", "name": "", "identity": "", "at_once": True, "last": True}
+        common |= {"sender": "", "restores": []}
         try:
             found: dict[str, Any] = step.perform(
                 run, {**common, "witness": "", "state": state, "backups": [nightly()], **arguments}

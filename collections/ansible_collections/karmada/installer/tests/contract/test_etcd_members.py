@@ -20,6 +20,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EtcdClient, EtcdError
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.health import assess
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.look import look
 from ansible_collections.karmada.installer.tests.contract import conftest
 from ansible_collections.karmada.installer.tests.contract.test_external_etcd import authority, leaf
 from ansible_collections.karmada.installer.tests.unit.support.moments import IN_VAIN_SECONDS, closed_port, until
@@ -78,12 +80,12 @@ class Cluster:
         self.members.append(member)
         return member
 
-    def start(self, *members: Member, known: tuple[Member, ...] = (), state: str = "new") -> None:
-        """Start members together; ``known`` are those of the initial cluster."""
+    def start(self, *members: Member, known: tuple[Member, ...] = (), state: str = "new", alone: bool = False) -> None:
+        """Start members together; ``known`` are those of the initial cluster. One may be forced to go on ``alone``."""
         for member in members:
-            member.process = self._started(member, known or members, state)
+            member.process = self._started(member, known or members, state, alone)
 
-    def _started(self, member: Member, known: tuple[Member, ...], state: str) -> subprocess.Popen[bytes]:
+    def _started(self, member: Member, known: tuple[Member, ...], state: str, alone: bool) -> subprocess.Popen[bytes]:
         tls = {
             f"{kind}{name}": str(self.directory / file)
             for kind in ("", "peer-")
@@ -102,6 +104,7 @@ class Cluster:
             "peer-client-cert-auth": "true",
             "unsafe-no-fsync": "true",
             "quota-backend-bytes": str(self.quota),
+            "force-new-cluster": str(alone).lower(),
             **tls,
         }
         command = [binary(self.version), *(f"--{name}={value}" for name, value in flags.items())]
@@ -425,3 +428,20 @@ def test_a_member_that_names_nobody_but_itself_starts_with_its_data_and_without_
         assert member.process.wait(IN_VAIN_SECONDS) != 0
         assert "cannot fetch cluster info" in (member.directory / "etcd.log").read_text()
         assert not (member.directory / "data" / "member" / "wal").exists()
+
+
+def test_one_that_is_forced_to_go_on_alone_is_told_by_its_list_only(cluster: Cluster) -> None:
+    cluster.voters(3)
+    one = cluster.members[0]
+    whole = {each.cluster_id for each in cluster.client().status()}
+    cluster.stop(one)
+    # At another port, so that the others do not find it: they would end once it says that it has removed them.
+    (one.peer,) = conftest.free_ports(1)
+    cluster.start(one, known=(one,), state="existing", alone=True)
+    cluster.wait_for_health()
+    seen = look(cluster.client(), {each.client_url: each.name for each in cluster.members}, dict)
+    assert {each.status.cluster_id for each in seen} == whole
+    assert [each.status.leader for each in seen].count(True) == 2
+    found = assess(seen)
+    assert found.reason == "MembersDiffer"
+    assert "m0 lists m0; m1, m2 list m0, m1, m2" in found.message

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,13 +51,6 @@ def routes(cluster: HostCluster) -> Iterator[HostCluster]:
     cluster.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRD)
     # One that is still going takes what the next test applies with it.
     until(lambda: not cluster.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRD), "its end")
-
-
-@pytest.fixture
-def namespace(cluster: HostCluster) -> str:
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    return name
 
 
 def test_a_cluster_without_routes_has_none(cluster: HostCluster, namespace: str) -> None:

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,19 +28,6 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
 WRITES = ("apply", "create", "replace", "patch", "delete")
-
-
-@pytest.fixture
-def cluster(api_server: Any) -> Iterator[Cluster]:
-    with Cluster.from_kubeconfig(str(api_server.kubeconfig), name="host cluster") as found:
-        yield found
-
-
-@pytest.fixture
-def namespace(cluster: Cluster) -> str:
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    return name
 
 
 def writes(cluster: Cluster) -> int:

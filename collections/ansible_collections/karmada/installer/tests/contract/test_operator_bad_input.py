@@ -22,8 +22,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer, Certificates, binary
 from ansible_collections.karmada.installer.tests.contract.test_operator import Site, operator, server, until
-from ansible_collections.karmada.installer.tests.unit.collection import test_field_effects as fields
 from ansible_collections.karmada.installer.tests.unit.collection import test_hostile_document as hostile_document
+from ansible_collections.karmada.installer.tests.unit.support import document_fields as fields
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 __all__ = ["server"]

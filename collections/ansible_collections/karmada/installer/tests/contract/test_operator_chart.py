@@ -206,6 +206,45 @@ def test_values_that_mean_nothing_are_refused(
     assert words in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        (("--set=resources.limits.memory=2771Mi",), 2772),
+        (("--set=resources.limits.memory=2.7Gi",), 2772),
+        (("--set=resources.limits.memory=2G",), 2772),
+        (("--set-json=resources.limits.memory=2e9",), 2772),
+        (("--set=runs.changes=5",), 2992),
+        (("--set=runs.deletions=3", "--set=runs.restores=3", "--set=runs.backups=3"), 3432),
+        (("--set=runs.memory=1Gi",), 3540),
+    ],
+)
+def test_a_limit_below_what_all_runs_at_once_take_is_refused(
+    options: tuple[str, ...], needed: int, manifests: ModuleType, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        manifests.rendered(*options)
+    told = capfd.readouterr().err
+    assert f"{needed}Mi are needed" in told
+    assert f"Set resources.limits.memory={needed}Mi, fewer runs, or runs.executor=Jobs." in told
+    # What it says is enough.
+    assert manifests.rendered(*options, f"--set=resources.limits.memory={needed}Mi")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--set=runs.changes=40", "--set=resources.limits.memory=null"),
+        ("--set=runs.changes=40", "--set=resources=null"),
+        ("--set=runs.changes=40", "--set=resources.limits.memory=512Mi", "--set=runs.executor=Jobs"),
+        ("--set=runs.changes=1", "--set=resources.limits.memory=2112Mi"),
+        ("--set-json=resources.limits.memory=3e9",),
+    ],
+    ids=["no limit", "no resources", "Jobs", "fewer runs", "bytes"],
+)
+def test_any_other_limit_is_taken(options: tuple[str, ...], manifests: ModuleType) -> None:
+    assert manifests.rendered(*options)
+
+
 def test_two_releases_in_a_namespace_are_two_operators(manifests: ModuleType) -> None:
     names = []
     for release in ("karmada-installer", "berlin"):

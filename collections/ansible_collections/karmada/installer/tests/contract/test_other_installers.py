@@ -6,8 +6,6 @@ What stands for each tool is what it writes of the karmada-webhook: labels and a
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -38,19 +36,6 @@ CRD: Object = {
         ],
     },
 }
-
-
-@pytest.fixture
-def cluster(api_server: Any) -> Iterator[Cluster]:
-    with Cluster.from_kubeconfig(str(api_server.kubeconfig), name="host cluster") as found:
-        yield found
-
-
-@pytest.fixture
-def namespace(cluster: Cluster) -> str:
-    name = f"other-{uuid.uuid4().hex[:8]}"
-    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    return name
 
 
 def webhook(namespace: str, name: str, pod_labels: dict[str, str], **metadata: Any) -> Object:

@@ -8,7 +8,6 @@ is used is counted by admission itself.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,19 +23,6 @@ from ansible_collections.karmada.installer.tests.unit.support.samples import ren
 Object = dict[str, Any]
 RESOURCES = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 WORKLOADS = ("Deployment", "StatefulSet")
-
-
-@pytest.fixture
-def cluster(api_server: Any) -> Iterator[Cluster]:
-    with Cluster.from_kubeconfig(str(api_server.kubeconfig), name="host cluster") as found:
-        yield found
-
-
-@pytest.fixture
-def namespace(cluster: Cluster) -> str:
-    name = f"quota-{uuid.uuid4().hex[:8]}"
-    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    return name
 
 
 def wanted(namespace: str, resources: Object | None = RESOURCES) -> list[Object]:

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import restores
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.object_kind import API_VERSION, SCHEMAS
-from ansible_collections.karmada.installer.tests.contract.test_schema_corpus import (
-    Judge,
-    assert_same_verdict,
-    judging,
-    paths_of_server,
-)
 from ansible_collections.karmada.installer.tests.unit.support import corpus_files
+from ansible_collections.karmada.installer.tests.unit.support.schema_judge import (
+    Judge,
+    assert_refused_alike,
+    assert_taken,
+    judging,
+)
 
 OBJECTS = f"/apis/{API_VERSION}/namespaces/{{}}/{restores.PLURAL}"
 GOOD, BAD = corpus_files.good(corpus_files.RESTORES), corpus_files.bad(corpus_files.RESTORES)
@@ -30,16 +29,9 @@ def judge(api_server: Any) -> Iterator[Judge]:
 
 @pytest.mark.parametrize("file", GOOD, ids=str)
 def test_good_restore(judge: Judge, file: corpus_files.CorpusFile) -> None:
-    written = yaml.safe_load(file.text)
-    status, answer = judge.create(written)
-    assert status == 201, answer
-    assert answer["spec"] == restores.RESTORE.completed(written)["spec"]
+    assert_taken(judge, restores.RESTORE, file.text)
 
 
 @pytest.mark.parametrize("file", BAD, ids=str)
 def test_bad_restore(judge: Judge, file: corpus_files.CorpusFile) -> None:
-    written = yaml.safe_load(file.text)
-    status, answer = judge.create(written)
-    assert status in (400, 422), answer
-    server, is_complete = paths_of_server(status, answer)
-    assert_same_verdict(server, is_complete, {problem.where for problem in restores.RESTORE.validate(written)})
+    assert_refused_alike(judge, restores.RESTORE, file.text)
