@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
@@ -34,6 +35,7 @@ from .probes import Finding, Probes
 from .reconcile import Cancel, Claim, Forget, Refuse, Release, Start, Wait
 from .recorder import Recorder
 from .runs import Runs
+from .status import Told
 from .status_writer import StatusWriter
 from .watch import Watcher
 from .work_queue import Turn, WorkQueue
@@ -44,6 +46,8 @@ LOOK, STUCK = 1.0, 60.0
 REFUSED = 60.0
 #: Seconds between two looks at an object that is held back.
 HELD = 15.0
+#: Seconds after which an object that waits for its turn is told to do so.
+WAITS = 2.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -85,7 +89,11 @@ class Controller:
         self._guard = threading.Lock()
         self._troubles: dict[Key, int] = {}
         self._around: dict[Key, Around] = {}
+        #: When what an object names was looked at last, and what that was.
+        self._looked: dict[Key, tuple[float, tuple[inputs.Reference, ...]]] = {}
         self._refused: dict[Key, str] = {}
+        #: Objects that are told to wait for their turn. Of the thread that hands out keys.
+        self._waiting: set[Key] = set()
         self._watchers: Sequence[Watcher[Seen]] = ()
         self._watchers = watchers(self.changed)
         self._health, self._probes = health, probes
@@ -101,6 +109,8 @@ class Controller:
     def work(self, may_go_on: Callable[[], bool]) -> None:
         """Work until ``may_go_on`` says no; then end all runs, or leave them behind. Raises ApiError."""
         self._may_go_on = may_go_on
+        # Until then there was nothing to come round for.
+        self._came_round = time.monotonic()
         self._runs.find_left()
         self._probes.start()
         for each in self._threads:
@@ -110,6 +120,7 @@ class Controller:
                 self._came_round = time.monotonic()
                 turn = self._queue.take(LOOK)
                 self._metrics.of_queue(self._queue.depth(), self._queue.active())
+                self._tell_who_waits()
                 if turn is not None:
                     self._metrics.waited.labels(turn.lane.value).observe(turn.waited)
                     self._pool.submit(self._take, turn)
@@ -126,7 +137,8 @@ class Controller:
         """Trouble of this process, for ``/healthz``; empty if nothing is."""
         if time.monotonic() - self._came_round > STUCK:
             return f"the loop has not come round for {STUCK:.0f} s"
-        if self._may_go_on() and (gone := [each.name for each in self._threads if each.ident and not each.is_alive()]):
+        threads = [*self._threads, *self._probes.threads, self._writer, self._events]
+        if self._may_go_on() and (gone := [each.name for each in threads if each.ident and not each.is_alive()]):
             return f"threads have ended: {', '.join(gone)}"
         return ""
 
@@ -138,9 +150,19 @@ class Controller:
 
     def changed(self, key: Key) -> None:
         """Have a key looked at; a run that is under way and shall not be is ended at once."""
+        self._notice(key)
         for each in (key, *self._decider.belongings(key)):
             self._reconsider(each)
             self._queue.add(each, self._lane(self._decide(each)))
+
+    def _notice(self, key: Key) -> None:
+        """Note what only this version of an object tells: the next turn may find a later one."""
+        seen = self._seen(key)
+        if seen is None:
+            return
+        self._memories.change(key, lambda memory: reconcile.noticed(memory, seen, time.monotonic()))
+        if telling.noticed(Told(), seen) != Told():
+            self._writer.tell(key, seen.uid, lambda told: telling.noticed(told, seen))
 
     def health_changed(self, instance: Instance) -> None:
         """Have the objects of an instance looked at whose workloads have changed."""
@@ -174,16 +196,41 @@ class Controller:
         if seen is None:
             return
         if seen.deleting:
-            going = inputs.is_going(self._cluster, key.namespace)
-            named = {*seen.needs, *(secret for _, secret in seen.access)}
-            found = Around(lost=inputs.lost(self._cluster, key.namespace, named, going=going), going=going)
+            found = self._around_one_that_goes(key, seen)
         else:
-            digest = inputs.digest(self._cluster, key.namespace, seen.references, before.inputs)
+            digest = self._digest(key, seen, before.inputs)
             looks = bool(self._kinds[key.kind].report_playbook)
             probed = self._probes.finding(Instance(key.namespace, key.name)) if looks else Finding()
             found = Around(digest, trouble=probed.trouble, suspicion=probed.suspicion)
         with self._guard:
             self._around[key] = found
+
+    def _digest(self, key: Key, seen: Seen, before: str) -> str:
+        """Digest of what a document names, of a moment ago if it was looked at then."""
+        now = time.monotonic()
+        at, named = self._looked.get(key, (0.0, ()))
+        if before and named == seen.references and now - at < inputs.pause(named) * inputs.HOLDS:
+            return before
+        found = inputs.digest(self._cluster, key.namespace, seen.references, before)
+        # As of its begin: what has changed since may not be in it.
+        self._looked[key] = now, seen.references
+        return found
+
+    def _around_one_that_goes(self, key: Key, seen: Seen) -> Around:
+        going = inputs.is_going(self._cluster, key.namespace)
+        named = {*seen.needs, *(secret for _, secret in seen.access)}
+        found = Around(lost=inputs.lost(self._cluster, key.namespace, named, going=going), going=going)
+        if not seen.elsewhere:
+            return found
+        try:
+            other = inputs.namespace(self._cluster, seen.elsewhere)
+        except Forbidden:
+            # Whether it is there, and what it allows, cannot be known: nothing is given up.
+            return found
+        if other is None:
+            return replace(found, gone=True)
+        going = going or "deletionTimestamp" in other
+        return replace(found, going=going, closed=not wishes.allows(other, key.namespace))
 
     def _reconsider(self, key: Key) -> None:
         if isinstance(action := self._decide(key), Cancel):
@@ -204,14 +251,30 @@ class Controller:
 
     @staticmethod
     def _lane(action: reconcile.Action) -> Lane:
-        return action.lane if isinstance(action, Start) else Lane.QUICK
+        # What waits for its turn among many is seen before that.
+        return action.lane if isinstance(action, Start) and action.lane is not Lane.ROUTINE else Lane.QUICK
+
+    def _tell_who_waits(self) -> None:
+        """Have the status of objects that wait behind the runs of others say so."""
+        waiting = self._queue.waiting(WAITS)
+        found, self._waiting, clock = waiting - self._waiting, waiting, datetime.now(UTC)
+        wait = Wait("its run begins when one of those that are under way has ended", reason="Waiting")
+        for key in found:
+            if (seen := self._seen(key)) is not None:
+                self._writer.tell(key, seen.uid, partial(self._waits, key, seen, wait, clock))
+
+    def _waits(self, key: Key, seen: Seen, wait: Wait, clock: datetime, told: Told) -> Told:
+        # What a run tells that has begun meanwhile comes after this, since it was handed out before.
+        return telling.of(self._kinds[key.kind]).at_rest(told, seen, wait, clock) if self._queue.waits(key) else told
 
     # -- a turn ----------------------------------------------------------------------------------------------------
 
     def _take(self, turn: Turn) -> None:
         key = turn.key
         try:
-            self._act(key, turn.lane)
+            # Whoever leads next may have told newer things by now, as of a run that was left behind.
+            if self._may_go_on():
+                self._act(key, turn.lane)
         except ApiError as error:
             self._again(key, turn.lane, str(error))
             self._metrics.errors.labels(key.kind).inc()
@@ -233,6 +296,7 @@ class Controller:
         if (order := self._runs.left(key)) is not None and (seen := self._seen(key)) is not None:
             self._go_on(key, lane, seen, order)
             return
+        self._watch_from_now(key)
         self._doubt(key)
         self._look_around(key)
         seen, action = self._seen(key), self._decide(key)
@@ -241,8 +305,8 @@ class Controller:
         if isinstance(action, Start) and action.lane is not lane:
             self._queue.add(key, action.lane)
             return
-        if isinstance(action, Start) and self._held_back(key, action):
-            self._queue.postpone(key, Lane.QUICK, HELD)
+        if isinstance(action, Start) and seen and (why := self._held_back(key, action)):
+            self._wait(key, seen, Wait(why, time.monotonic() + HELD, "HeldBack"))
             return
         match action, seen:
             case Forget(), _:
@@ -260,15 +324,34 @@ class Controller:
             case Wait(), Seen():
                 self._wait(key, seen, action)
 
-    def _held_back(self, key: Key, action: Start) -> bool:
-        """Return whether the first look at one that works is put off, because this operator has broken another one.
+    def _held_back(self, key: Key, action: Start) -> str:
+        """Reason why a run is put off; empty if it is not.
 
-        So an upgrade of the operator that goes wrong goes wrong once. What an earlier leader has started in the same
-        control plane is followed first.
+        The first look at one that works waits while this operator has broken another one, so that an upgrade of the
+        operator that goes wrong goes wrong once. What somebody has deleted or changed since is a reason of its own.
+        What an earlier leader has started in the same control plane is followed first.
         """
         if self._runs.left_beside(key):
-            return True
-        return action.lane is Lane.ROUTINE and key not in self._memories and self._runs.suspects_beside(key)
+            return "a run that an earlier operator has started is followed first"
+        new = not self._memories.of(key).uid
+        if action.lane is Lane.ROUTINE and new and self._runs.suspects_beside(key):
+            # Whose it is, is not for everybody to know.
+            return "the run of another control plane failed since this operator has started; it is looked at after that"
+        return ""
+
+    def _watch_from_now(self, key: Key) -> None:
+        """Have an instance that was installed watched and probed from the first time on that it is seen.
+
+        Its first run may have to wait for those of many others, or for one that fails.
+        """
+        seen, instance = self._seen(key), Instance(key.namespace, key.name)
+        if self._kinds[key.kind].belongs or seen is None or seen.deleting or self._memories.of(key).uid:
+            return
+        if not (seen.installed or seen.settled):
+            return
+        self._health.begin(instance, seen.host)
+        if seen.kubeconfig:
+            self._probes.begin(instance, seen.kubeconfig, seen.several)
 
     def _go_on(self, key: Key, lane: Lane, seen: Seen, order: Order) -> None:
         """Follow a run that an earlier leader started, in the lane that it would have been started in."""
@@ -290,12 +373,11 @@ class Controller:
         if not seen.elsewhere:
             return None
         try:
-            namespace = self._cluster.get("v1", "Namespace", seen.elsewhere) or {"metadata": {}}
+            namespace = inputs.namespace(self._cluster, seen.elsewhere)
         except Forbidden:
             # One that this operator does not serve.
-            namespace = {"metadata": {}}
-        agreed = (namespace["metadata"].get("annotations") or {}).get(wishes.ALLOWED_FROM, "")
-        if key.namespace in [each.strip() for each in agreed.split(",")]:
+            namespace = None
+        if namespace is not None and wishes.allows(namespace, key.namespace):
             return None
         return Problem(
             f"asks for the namespace {seen.elsewhere}, which does not allow that",
@@ -319,7 +401,7 @@ class Controller:
             self._writer.tell(key, seen.uid, lambda told: tells.at_rest(told, seen, wait, clock))
         due = [] if wait.until is None else [wait.until - time.monotonic()]
         if seen.references and not seen.deleting:
-            due.append(inputs.EVERY * random.uniform(0.8, 1))  # noqa: S311 - spreads load
+            due.append(inputs.pause(seen.references) * random.uniform(0.8, 1))  # noqa: S311 - spreads load
         if due:
             self._queue.postpone(key, Lane.QUICK, max(0.0, min(due)))
 
@@ -328,6 +410,7 @@ class Controller:
             self._recorder.left_held(key, owner)
         with self._guard:
             self._around.pop(key, None)
+            self._looked.pop(key, None)
             self._refused.pop(key, None)
         self._runs.forget(key)
         self._memories.forget(key)

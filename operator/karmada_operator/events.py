@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
 from .executor import told
 from .kinds import Key, Kind
@@ -72,8 +73,11 @@ class EventSender(threading.Thread):
         while (event := self._waiting.get()) is not None:
             try:
                 self._send(event)
-            except ApiError as error:
+            except (ApiError, ProblemsError) as error:
                 _LOG.warning("an event of %s could not be sent: %s", event.key, error)
+            except Exception:  # noqa: BLE001 - see below
+                # Those of other objects are to be sent all the same.
+                _LOG.exception("an event could not be sent", extra={"object": str(event.key)})
 
     def _send(self, event: Event) -> None:
         now = self._clock()

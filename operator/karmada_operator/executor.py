@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable, redacted
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable, redacted, within
 
 from .kinds import Key
 from .orders import Outcome
 
 #: Bytes of one line: a report of 1,000 members has some 300 KiB.
 LONGEST_LINE = 8 * 1024 * 1024
-#: Characters of a message that reaches a status, an Event or a log.
+#: Bytes of a message that reaches a status, an Event or a log.
 MESSAGE = 1024
 
 
@@ -164,4 +164,4 @@ def parsed(line: bytes) -> Task | Ending | None:
 
 def told(text: object) -> str:
     """Text of a run as others may see it: one line, without secrets, bounded."""
-    return printable(redacted(str(text)[: 16 * MESSAGE]), MESSAGE)
+    return within(printable(redacted(str(text)[: 16 * MESSAGE]), MESSAGE), MESSAGE)

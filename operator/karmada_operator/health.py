@@ -2,8 +2,9 @@
 """Health of control planes in pods, between runs: which workloads are not ready, and which somebody else has changed.
 
 Deployments and StatefulSets of all instances are watched by our label. What is there when a run has ended, and its
-last events have come, is what should be there: ``Health`` compares uid and generation with that, so our own writes
-are no drift. A repair is another run; nothing is written here.
+last events have come, is what should be there, unless somebody else has deleted or edited it meanwhile (``course``):
+``Health`` compares uid and generation with that, so our own writes are no drift. A repair is another run; nothing is
+written here.
 
 Workloads that are not beside their object, in another cluster or namespace, are watched for each instance alone.
 """
@@ -14,15 +15,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.encoding import files_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import host_cluster, kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.readiness import reason_not_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
     FIELD_MANAGER,
     INSTANCE_LABEL,
@@ -30,6 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
+from .course import Course, Snapshot, Workload, workload_of
 from .kinds import Key
 from .orders import BESIDE_THE_OBJECT, HostCluster
 from .watch import Watcher
@@ -49,37 +49,11 @@ class Instance(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Workload:
-    """Parts of a Deployment or StatefulSet that are kept. ``trouble`` says why it is not ready, empty if it is."""
-
-    uid: str
-    generation: int
-    instance: str
-    trouble: str
-    version: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True)
 class Verdict:
     """Troubles of an instance, each in words."""
 
     unready: tuple[str, ...] = ()
     drifted: tuple[str, ...] = ()
-
-
-Snapshot = dict[Key, Workload]
-
-
-def workload_of(obj: Object) -> Workload:
-    """Parts of a workload that are kept."""
-    meta = obj["metadata"]
-    return Workload(
-        uid=str(meta["uid"]),
-        generation=int(meta.get("generation") or 0),
-        instance=str((meta.get("labels") or {}).get(INSTANCE_LABEL, "")),
-        trouble=reason_not_ready(obj) or ("it is scaled to no pods" if obj["spec"].get("replicas") == 0 else ""),
-        version=str(meta.get("resourceVersion", "")),
-    )
 
 
 def judge(baseline: Snapshot, now: Snapshot) -> Verdict:
@@ -131,8 +105,8 @@ class _Elsewhere:
     """
 
     def __init__(self, cluster: Cluster, instance: Instance, host: HostCluster) -> None:
-        self._cluster, self._own = cluster, bool(host.secret)
-        self.changed: Callable[[], None] = lambda: None
+        self._cluster, self._own, self.host = cluster, bool(host.secret), host
+        self.changed: Callable[[Key], None] = lambda _key: None
         self.listed: Callable[[], None] = lambda: None
         self.complete = False
         self._watchers = [
@@ -141,7 +115,7 @@ class _Elsewhere:
                 "apps/v1",
                 kind,
                 workload_of,
-                lambda _key: self.changed(),
+                lambda key: self.changed(key),  # noqa: PLW0108 - it is set later
                 namespace=host.namespace or instance.namespace,
                 labels=f"{LABELS},{INSTANCE_LABEL}={instance.name}",
                 listed=lambda: self.listed(),  # noqa: PLW0108 - it is set later
@@ -164,7 +138,12 @@ class _Elsewhere:
     def synced(self) -> bool:
         return all(each.synced.is_set() for each in self._watchers)
 
+    def get(self, key: Key) -> Workload | None:
+        """Workload that is there; None if it is not."""
+        return next((found for each in self._watchers if (found := each.get(key)) is not None), None)
+
     def there(self) -> Snapshot:
+        """All workloads that are there."""
         known = [(key, each.get(key)) for each in self._watchers for key in each.known()]
         return {key: workload for key, workload in known if workload is not None}
 
@@ -188,10 +167,23 @@ class Health:
         self._baselines: dict[Instance, Snapshot] = {}
         self._until: dict[Instance, float] = {}
         self._suspended: set[Instance] = set()
+        #: What has become of workloads since their last run began; followed until its last events have come.
+        self._courses: dict[Instance, Course] = {}
         self._elsewhere: dict[Instance, _Elsewhere] = {}
         self._listener: Callable[[Instance], None] = lambda _instance: None
+        #: Whether it was told that everything beside objects has been listed.
+        self._told_listed = False
         self.watchers = [
-            Watcher(cluster, "apps/v1", kind, workload_of, self._changed, namespace=place, labels=LABELS)
+            Watcher(
+                cluster,
+                "apps/v1",
+                kind,
+                workload_of,
+                self._changed,
+                namespace=place,
+                labels=LABELS,
+                listed=self._listed,
+            )
             for kind in KINDS
             for place in namespaces
         ]
@@ -202,20 +194,48 @@ class Health:
         """Have each change told, as the instance that it belongs to."""
         self._listener = listener
 
-    def settle(self, instance: Instance, host: HostCluster | None = BESIDE_THE_OBJECT) -> None:
+    def begin(self, instance: Instance, host: HostCluster = BESIDE_THE_OBJECT) -> None:
+        """Judge an instance of which nothing is known yet by what is there: an earlier operator has left that.
+
+        Nothing while that has not been listed; who listens is told of it then.
+        """
+        with self._guard:
+            known = instance in self._baselines or instance in self._suspended
+            if known or (host == BESIDE_THE_OBJECT and not self._all_listed):
+                return
+        self.settle(instance, host, first=True)
+
+    def settle(
+        self,
+        instance: Instance,
+        host: HostCluster | None = BESIDE_THE_OBJECT,
+        *,
+        deleted: frozenset[tuple[str, str]] | None = None,
+        first: bool = False,
+    ) -> None:
         """Take the objects of an instance, with their changes within SETTLE seconds, as what a run has left.
 
         ``host`` is where they are, None for where they were. Elsewhere they are watched anew, with the kubeconfig that
-        is there now; the SETTLE seconds begin when all have been listed.
+        is there now; the SETTLE seconds begin when all have been listed. ``deleted``: see ``course.deleted_by``; what
+        else has gone since the run began, and what somebody else has edited, is no work of the run. None: all is.
+        ``first``: unless something is known of it, or a run is changing it.
         """
         found = None if host is None or host == BESIDE_THE_OBJECT else self._opened(instance, host)
         with self._guard:
+            if first and (instance in self._baselines or instance in self._suspended):
+                return
             before = self._elsewhere.pop(instance, None) if host is not None else None
             if found is not None:
                 self._elsewhere[instance] = found
             self._suspended.discard(instance)
             self._until[instance] = self._clock() + SETTLE
-            self._baselines[instance] = self._now(instance)
+            moved = (before.host if before else BESIDE_THE_OBJECT) != (found.host if found else BESIDE_THE_OBJECT)
+            course = self._courses.get(instance)
+            if course is None or deleted is None or (host is not None and moved):
+                course = self._courses[instance] = Course(self._now(instance))
+            course.deleted = deleted
+            # Elsewhere, nothing has been listed anew yet.
+            self._baselines[instance] = course.left(self._now(instance)) if found is None else {}
         if before is not None:
             before.stop()
         if found is not None:
@@ -225,6 +245,8 @@ class Health:
         """Judge an instance no more while a run changes it."""
         with self._guard:
             self._suspended.add(instance)
+            before = self._courses.get(instance)
+            self._courses[instance] = Course(self._now(instance), before.edited if before else frozenset())
 
     def resume(self, instance: Instance) -> None:
         """Judge it by what an earlier run has left: this one did not come to its end."""
@@ -237,6 +259,7 @@ class Health:
             self._suspended.discard(instance)
             self._baselines.pop(instance, None)
             self._until.pop(instance, None)
+            self._courses.pop(instance, None)
             elsewhere = self._elsewhere.pop(instance, None)
         if elsewhere is not None:
             elsewhere.stop()
@@ -256,6 +279,19 @@ class Health:
                 return None
             return judge(self._baselines[instance], self._now(instance))
 
+    @property
+    def _all_listed(self) -> bool:
+        return all(each.synced.is_set() for each in self.watchers)
+
+    def _listed(self) -> None:
+        with self._guard:
+            if self._told_listed or not self._all_listed:
+                return
+            self._told_listed = True
+            there = [*self._there]
+        for each in there:
+            self._listener(each)
+
     def _now(self, instance: Instance) -> Snapshot:
         """Workloads of an instance that are there; the guard is held."""
         elsewhere = self._elsewhere.get(instance)
@@ -271,7 +307,7 @@ class Health:
         if cluster is None:
             return None
         found = _Elsewhere(cluster, instance, host)
-        found.changed = lambda: self._changed_elsewhere(instance, found)
+        found.changed = lambda key: self._changed_elsewhere(instance, found, key)
         found.listed = lambda: self._listed_elsewhere(instance, found)
         return found
 
@@ -281,16 +317,30 @@ class Health:
                 return
             elsewhere.complete = True
             self._until[instance] = self._clock() + SETTLE
-            self._baselines[instance] = elsewhere.there()
+            if instance not in self._suspended:
+                self._baselines[instance] = self._courses[instance].left(elsewhere.there())
         self._listener(instance)
 
-    def _changed_elsewhere(self, instance: Instance, elsewhere: _Elsewhere) -> None:
+    def _changed_elsewhere(self, instance: Instance, elsewhere: _Elsewhere, key: Key) -> None:
         with self._guard:
             if self._elsewhere.get(instance) is not elsewhere:
                 return
-            if not elsewhere.complete or self._clock() < self._until[instance]:
-                self._baselines[instance] = elsewhere.there()
+            self._followed(instance, key, elsewhere.get(key), listed=elsewhere.complete)
         self._listener(instance)
+
+    def _followed(self, instance: Instance, key: Key, live: Workload | None, *, listed: bool = True) -> None:
+        """Take what has become of a workload as a part of a run, while one is under way or has just ended.
+
+        The guard is held. ``listed``: whether all that is there was listed since.
+        """
+        soon = not listed or self._clock() < self._until.get(instance, 0.0)
+        course = self._courses.get(instance)
+        if course is None or not (soon or instance in self._suspended):
+            return
+        course.see(key, live)
+        if instance not in self._suspended:
+            now = self._now(instance)
+            self._baselines[instance] = course.left(now) if listed else now
 
     def _changed(self, key: Key) -> None:
         live = next((found for each in self.watchers if (found := each.get(key)) is not None), None)
@@ -306,6 +356,5 @@ class Health:
                 self._there.setdefault(instance, {})[key] = live
             if not self._there[instance]:
                 del self._there[instance]
-            if self._clock() < self._until.get(instance, 0.0):
-                self._baselines[instance] = dict(self._there.get(instance, {}))
+            self._followed(instance, key, live)
         self._listener(instance)

@@ -2,25 +2,34 @@
 """Secrets and ConfigMaps that a document names: which, whether they have changed, and whether they are gone.
 
 They are looked at by name, without their content, now and then. So the operator needs no right to list Secrets, and
-none of their data comes into its memory.
+none of their data comes into its memory. Where there are thousands, as of members, that is done less often.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Forbidden
 
-#: Seconds between two looks.
-EVERY = 60.0
+#: Seconds between two looks, and at least for each of those that are looked at: ten requests in a second.
+EVERY, EACH = 60.0, 0.1
+#: Part of that time for which a look holds. A turn that finds a run, and that of the run itself, share one, as do those
+#: which follow each other because workloads change.
+HOLDS = 1 / 12
 #: (kind, name)
 Reference = tuple[str, str]
 _ENDINGS = {"secretref": "Secret", "configmapref": "ConfigMap"}
 _LOG = logging.getLogger(__name__)
+
+
+def pause(named: Sized) -> float:
+    """Seconds between two looks at so many of them."""
+    return max(EVERY, EACH * len(named))
 
 
 def references(spec: Any) -> tuple[Reference, ...]:
@@ -58,6 +67,11 @@ def is_going(cluster: Cluster, namespace: str) -> bool:
         return "deletionTimestamp" in (cluster.metadata("v1", "Namespace", namespace) or {})
     except ApiError:
         return False
+
+
+def namespace(cluster: Cluster, name: str) -> Object | None:
+    """Metadata of a namespace; None if it is not there. Raises ApiError."""
+    return cluster.metadata("v1", "Namespace", name)
 
 
 def lost(cluster: Cluster, namespace: str, named: Iterable[str], *, going: bool) -> frozenset[str]:

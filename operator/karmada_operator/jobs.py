@@ -48,7 +48,7 @@ _LOG = logging.getLogger(__name__)
 class Pod:
     """Pod of a run, as it is seen. ``waits``: why its container does not run yet; ``ended``: how it has ended.
 
-    ``gone``: it was removed before anybody saw it end, so its node may be lost and not know that.
+    ``gone``: nobody has seen it end, so its node may be lost and not know that.
     """
 
     name: str = ""
@@ -90,8 +90,8 @@ def job_of(template: Object, spec: RunSpec, namespace: str, operator: str) -> Ob
     return job
 
 
-def seen_of(pod: Object | None) -> Pod:
-    """Pod of a run as it decides; without one it waits for it."""
+def seen_of(pod: Object | None, before: Pod = Pod()) -> Pod:
+    """Pod of a run as it decides, and as it was seen ``before``; without one it waits for it."""
     if pod is None:
         return Pod(waits="its pod is not there yet")
     name, status = pod["metadata"]["name"], pod.get("status") or {}
@@ -100,8 +100,11 @@ def seen_of(pod: Object | None) -> Pod:
     if (over := state.get("terminated")) is not None:
         return Pod(name, ended=f"{over.get('reason') or 'ended'}, exit code {over.get('exitCode')}")
     if status.get("phase") in ("Failed", "Succeeded"):
-        # Such as one that was evicted before it had a container.
-        return Pod(name, ended=str(status.get("message") or status.get("reason") or status["phase"]))
+        # Such as one that was evicted before it had a container. One that had it, and whose end nobody has seen, is
+        # called Failed by the cluster because its node is gone: there the container may run on.
+        began = "running" in state or before.runs
+        why = str(status.get("message") or status.get("reason") or status["phase"])
+        return Pod(name, runs=before.runs, ended=why, gone=began)
     if "running" in state:
         return Pod(name, runs=True)
     return Pod(name, waits=readiness.reason_not_ready(pod) or "it does not run yet")
@@ -272,7 +275,7 @@ class JobRun:
         pods = self._cluster.list("v1", "Pod", self._executor.namespace, labels=f"batch.kubernetes.io/job-name={name}")
         pod = next((each for each in pods if _belongs(each, self.uid)), None)
         if pod is not None:
-            return seen_of(pod)
+            return seen_of(pod, before)
         job = self._live()
         if job is not None and is_true(job, "Failed"):
             why = str(condition(job, "Failed").get("message") or "it has failed")

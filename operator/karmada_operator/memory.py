@@ -18,10 +18,6 @@ class Memories:
         self._guard = threading.Lock()
         self._of: dict[Key, Memory] = {}
 
-    def __contains__(self, key: Key) -> bool:
-        with self._guard:
-            return key in self._of
-
     def of(self, key: Key) -> Memory:
         """Memory of an object."""
         with self._guard:
@@ -44,10 +40,11 @@ class Memories:
             return True
 
     def doubted(self, key: Key, why: str) -> None:
-        """Remember what health has against what the last run left; nothing while a run changes it."""
+        """Remember what health has against what the last run left; nothing during a run, or after a failure."""
         with self._guard:
             memory = self._of.get(key, Memory())
-            if memory.running is None and memory.done is not None:
+            # Before the first run of this process it is what an earlier one has left.
+            if memory.running is None and (memory.done is not None or (why != memory.doubt and not memory.uid)):
                 self._of[key] = replace(memory, doubt=why)
 
     def forget(self, key: Key) -> None:

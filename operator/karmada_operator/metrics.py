@@ -30,42 +30,88 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         ours, theirs = "karmada_operator_", "karmada_instance_"
-        self.leader = Gauge(f"{ours}leader", "1 where runs are started.", registry=registry)
-        self.runs = Counter(f"{ours}runs", "Runs that have ended.", ("kind", "operation", "outcome"), registry=registry)
+        self.leader = Gauge(
+            f"{ours}leader", "1 in the process that leads and starts runs, 0 in the others.", registry=registry
+        )
+        self.runs = Counter(
+            f"{ours}runs",
+            "Runs that have ended. Outcome: succeeded, failed, cancelled, timed_out, lost (ended without a word).",
+            ("kind", "operation", "outcome"),
+            registry=registry,
+        )
         self.run_seconds = Histogram(
-            f"{ours}run_seconds", "Duration of runs.", ("kind", "operation"), buckets=_SECONDS, registry=registry
+            f"{ours}run_seconds",
+            "Seconds from the start of a run, or from where this process found it, to its end.",
+            ("kind", "operation"),
+            buckets=_SECONDS,
+            registry=registry,
         )
         self.run_memory = Gauge(
-            f"{ours}run_memory_peak_mib", "Most memory of the last run's processes.", ("kind",), registry=registry
+            f"{ours}run_memory_peak_mib",
+            "Most memory that all processes of the last run had at once, in MiB.",
+            ("kind",),
+            registry=registry,
         )
         self.waited = Histogram(
-            f"{ours}queue_wait_seconds", "How long keys waited for their turn.", ("lane",), registry=registry
+            f"{ours}queue_wait_seconds",
+            "Seconds that objects waited for their turn, beyond the time they were due.",
+            ("lane",),
+            buckets=_SECONDS,
+            registry=registry,
         )
-        self.depth = Gauge(f"{ours}queue_depth", "Keys that are due and wait.", ("lane",), registry=registry)
-        self.active = Gauge(f"{ours}queue_active", "Keys that are worked on.", ("lane",), registry=registry)
-        self.retries = Counter(f"{ours}retries", "Attempts after a failure.", ("kind",), registry=registry)
+        self.depth = Gauge(f"{ours}queue_depth", "Objects that are due and wait.", ("lane",), registry=registry)
+        self.active = Gauge(
+            f"{ours}queue_active",
+            "Objects that are worked on; in other lanes than quick, with a run that is under way or about to be.",
+            ("lane",),
+            registry=registry,
+        )
+        self.retries = Counter(f"{ours}retries", "Runs for what failed just before.", ("kind",), registry=registry)
         self.errors = Counter(
-            f"{ours}api_errors", "Turns that ended in a request that failed.", ("kind",), registry=registry
+            f"{ours}api_errors",
+            "Turns of objects that ended in a request to an API server that failed.",
+            ("kind",),
+            registry=registry,
         )
         self.last_success = Gauge(
-            f"{ours}last_success_timestamp_seconds", "End of the last good run.", _OBJECT, registry=registry
+            f"{ours}last_success_timestamp_seconds",
+            "End of the last run that succeeded, since this process leads.",
+            _OBJECT,
+            registry=registry,
         )
-        self.ready = Gauge(f"{theirs}ready", "Whether the control plane is Ready.", _OBJECT, registry=registry)
-        self.members = Gauge(f"{theirs}members", "Member clusters.", (*_OBJECT, "ready"), registry=registry)
+        self.ready = Gauge(f"{theirs}ready", "1 if condition Ready is True, else 0.", _OBJECT, registry=registry)
+        self.members = Gauge(
+            f"{theirs}members",
+            "Member clusters that are ready (ready=true), and those that are not.",
+            (*_OBJECT, "ready"),
+            registry=registry,
+        )
         self.expiry = Gauge(
-            f"{theirs}certificate_expiry_timestamp_seconds", "End of the first certificate.", _OBJECT, registry=registry
+            f"{theirs}certificate_expiry_timestamp_seconds",
+            "When the first certificate expires, as the last report had it.",
+            _OBJECT,
+            registry=registry,
         )
         self.backup_age = Gauge(
-            "karmada_backup_age_seconds", "Age of the newest verified backup.", _OBJECT, registry=registry
+            "karmada_backup_age_seconds",
+            "Age of the newest verified backup; absent before there is one.",
+            _OBJECT,
+            registry=registry,
         )
         self.backup_healthy = Gauge(
-            "karmada_backup_healthy", "Whether a verified backup is young enough.", _OBJECT, registry=registry
+            "karmada_backup_healthy",
+            "1 if a verified backup is young enough (condition BackupHealthy), else 0.",
+            _OBJECT,
+            registry=registry,
         )
         self.backup_size = Gauge(
-            "karmada_backup_size_bytes", "Size of the newest verified backup.", _OBJECT, registry=registry
+            "karmada_backup_size_bytes", "Size of the newest verified backup in bytes.", _OBJECT, registry=registry
         )
         self.backup_seconds = Gauge(
-            "karmada_backup_duration_seconds", "What the newest verified backup took.", _OBJECT, registry=registry
+            "karmada_backup_duration_seconds",
+            "Seconds that the newest verified backup took.",
+            _OBJECT,
+            registry=registry,
         )
 
     def on_status(self, key: Key, status: Mapping[str, Any]) -> None:

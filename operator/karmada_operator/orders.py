@@ -63,8 +63,8 @@ BESIDE_THE_OBJECT = HostCluster()
 class Restore:
     """Parts of an EtcdRestore that decide: what its spec confirms and decides, and how far it is by its status.
 
-    ``carried_out`` is the generation that the status speaks of, ``quarantined`` the one with which it came there.
-    ``survivor`` is the member of etcd whose data is restored in place of a backup.
+    ``carried_out`` is the generation that the status speaks of, ``earlier`` what it notes of a decision of before the
+    quarantine, see ``restores.noted``. ``survivor`` is the member of etcd whose data is restored in place of a backup.
     """
 
     backup: str = ""
@@ -72,7 +72,7 @@ class Restore:
     decision: str = ""
     phase: str = ""
     carried_out: int = 0
-    quarantined: int = 0
+    earlier: str = ""
     survivor: str = ""
 
 
@@ -80,11 +80,12 @@ class Restore:
 class Seen:
     """Parts of an object that decide. ``version`` orders what was seen and decides nothing.
 
-    ``settled``: its status says that this generation was carried out. ``elsewhere`` is the namespace of this cluster
-    that it asks for, if that is not its own. ``references`` are (kind, name) of what its document names, ``members``
-    the names of its members. ``needs`` are the Secrets without which nothing of it can be reached, ``access`` is
-    (member, Secret). ``host`` is where its workloads are. ``installed`` and ``quarantined`` are what the status of a
-    control plane says.
+    ``settled``: its status says that this generation was carried out; ``failing``: and that the last run has failed.
+    ``elsewhere`` is the namespace of this cluster that it asks for, if that is not its own. ``references`` are
+    (kind, name) of what its document names, ``members`` the names of its members. ``needs`` are the Secrets without
+    which nothing of it can be reached, ``access`` is (member, Secret). ``host`` is where its workloads are.
+    ``installed`` and ``quarantined`` are what the status of a control plane says, ``kubeconfig`` the Secret that it
+    names, ``several`` its components of more than one process.
 
     Of an EtcdBackup or EtcdRestore, ``deployment`` names the KarmadaDeployment that it belongs to, and ``backups`` or
     ``restore`` is what decides of it.
@@ -97,6 +98,7 @@ class Seen:
     deleting: bool = False
     keep: bool = False
     settled: bool = False
+    failing: bool = False
     elsewhere: str = ""
     references: tuple[tuple[str, str], ...] = ()
     members: frozenset[str] = frozenset()
@@ -106,10 +108,19 @@ class Seen:
     host: HostCluster = BESIDE_THE_OBJECT
     installed: bool = False
     quarantined: bool = False
+    kubeconfig: str = ""
+    several: frozenset[str] = frozenset()
     deployment: str = ""
     backups: Backups | None = None
     restore: Restore | None = None
     version: str = field(default="", compare=False)
+
+
+def several_of(report: Mapping[str, Any]) -> frozenset[str]:
+    """Components of which a report, or a status, asks for more than one process."""
+    return frozenset(
+        str(each.get("name")) for each in report.get("components") or () if int(each.get("desired") or 0) > 1
+    )
 
 
 @dataclass(frozen=True)
@@ -117,13 +128,16 @@ class Around:
     """Surroundings of an object. ``inputs`` stands for Secrets and ConfigMaps that its document names.
 
     Of one that is being deleted: ``lost`` are Secrets that it names and that are gone, and ``going`` says whether its
-    namespace is being deleted. ``trouble`` is why its control plane does not answer, ``suspicion`` a sign that a part
-    of it does not run.
+    namespace is being deleted, or that of its control plane. If that is another one, ``gone`` says that it is not there
+    any more, and ``closed`` that it does not allow any more what the object asks for. ``trouble`` is why its control
+    plane does not answer, ``suspicion`` a sign that a part of it does not run.
     """
 
     inputs: str = ""
     lost: frozenset[str] = frozenset()
     going: bool = False
+    gone: bool = False
+    closed: bool = False
     trouble: str = ""
     suspicion: str = ""
 

@@ -47,6 +47,9 @@ FAILURES = 2
 #: Probes in a row of one that has never answered from here before it is left to runs.
 FEW_ATTEMPTS = 3
 WORKERS = 4
+#: Of these, at most so many probe what failed in the probe before, and what has been silent for longer: that takes all
+#: of a request's time, and those that answer must not wait for it.
+IN_DOUBT, SILENT = WORKERS - 1, WORKERS // 2
 CLUSTER_API = "cluster.karmada.io/v1alpha1"
 POLICY = ("policy.karmada.io/v1alpha1", "PropagationPolicy")
 #: Servers of aggregated APIs beside that of Clusters, if the document names them.
@@ -86,6 +89,8 @@ class _Target:
     client: Cluster | None = None
     finding: Finding = field(default_factory=Finding)
     failures: int = 0
+    #: Failures when a worker took it; None while nobody probes it.
+    taken: int | None = None
     seldom_at: float = 0.0
     #: Whether it has ever answered from here.
     heard: bool = False
@@ -109,13 +114,16 @@ class Probes:
         self._suspended: dict[Instance, tuple[str, frozenset[str]]] = {}
         #: (moment, tie-breaker, target); a target that is not followed any more is dropped when it is due.
         self._due: list[tuple[float, float, _Target]] = []
+        #: What is due, and waits for another one that does not answer either.
+        self._aside: list[tuple[float, float, _Target]] = []
+        self._under_way: list[_Target] = []
         self._over = False
         self._listener: Callable[[Instance], None] = lambda _instance: None
-        self._threads = [threading.Thread(target=self._work, name="probe", daemon=True) for _ in range(WORKERS)]
+        self.threads = [threading.Thread(target=self._work, name="probe", daemon=True) for _ in range(WORKERS)]
 
     def start(self) -> None:
         """Begin."""
-        for each in self._threads:
+        for each in self.threads:
             each.start()
 
     def stop(self) -> None:
@@ -138,6 +146,13 @@ class Probes:
             renewals = Renewals(self._clock, several)
             target = self._targets[instance] = _Target(instance, secret, renewals, several)
             self._add(target, EVERY * random.random())  # noqa: S311 - spreads load
+
+    def begin(self, instance: Instance, secret: str, several: frozenset[str]) -> None:
+        """Probe an instance that is not known yet."""
+        with self._changed:
+            known = instance in self._targets or instance in self._suspended
+        if not known:
+            self.follow(instance, secret, several)
 
     def suspend(self, instance: Instance) -> None:
         """Probe it no more while a run changes it."""
@@ -176,12 +191,35 @@ class Probes:
         with self._changed:
             while not self._over:
                 if self._due and self._due[0][0] <= self._clock():
-                    target = heapq.heappop(self._due)[2]
-                    if self._targets.get(target.instance) is target:
-                        return target
-                    continue
+                    entry = heapq.heappop(self._due)
+                    target = entry[2]
+                    if self._targets.get(target.instance) is not target:
+                        continue
+                    if not self._room_for(target):
+                        self._aside.append(entry)
+                        continue
+                    target.taken = target.failures
+                    self._under_way.append(target)
+                    return target
                 self._changed.wait(min(self._due[0][0] - self._clock() if self._due else EVERY, EVERY))
         return None
+
+    def _room_for(self, target: _Target) -> bool:
+        """Return whether a worker may take a target now; the guard is held."""
+        doubtful = [each.taken for each in self._under_way if each.taken]
+        silent = sum(failures >= FAILURES for failures in doubtful)
+        if target.failures >= FAILURES:
+            return len(doubtful) < IN_DOUBT and silent < SILENT
+        return not target.failures or len(doubtful) < IN_DOUBT
+
+    def _left(self, target: _Target) -> None:
+        """Give up the place of a target that was taken; the guard is held."""
+        target.taken = None
+        self._under_way = [each for each in self._under_way if each is not target]
+        for each in self._aside:
+            heapq.heappush(self._due, each)
+        self._aside.clear()
+        self._changed.notify_all()
 
     def _work(self) -> None:
         while (target := self._take()) is not None:
@@ -196,6 +234,7 @@ class Probes:
             _LOG.exception("a probe failed", extra={"object": str(target.instance)})
             found, pause = target.finding, SELDOM
         with self._changed:
+            self._left(target)
             followed = self._targets.get(target.instance) is target
             news, target.finding = followed and found != target.finding, found
             if followed:

@@ -13,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Operation, Order, Outcome, Seen
+from .wishes import ALLOWED_FROM
 
 #: Seconds until the first and at most until a later attempt after a failure, before jitter.
 FIRST_RETRY, LONGEST_RETRY = 5.0, 600.0
@@ -20,8 +21,13 @@ FIRST_RETRY, LONGEST_RETRY = 5.0, 600.0
 JITTER = 0.2
 #: Seconds between two looks at a control plane in trouble, and at one on plain hosts, which nobody watches.
 LOOK_AGAIN, LOOK_AT_HOSTS = 60.0, 3600.0
+#: Seconds in which a control plane in pods that a look has found in trouble may come back by itself.
+BY_ITSELF = 30.0
 #: Seconds between two looks whether a control plane is still in quarantine: others may release it, too.
 LOOK_AT_QUARANTINE = 300.0
+#: Seconds for which a document that was edited during a run is to stay as it is before the next run begins, and for
+#: which that waits at most. A run that begins between two edits of a series ends without a write, one after the other.
+STILL, LONGEST_STILL = 2.0, 10.0
 #: Failures that no repetition mends: an edit does, or the look at the end of the period finds it mended.
 MENDED_BY_EDITS = frozenset(
     {
@@ -45,9 +51,12 @@ class Memory:
 
     ``done`` is the order that was carried out last and holds; ``next_at`` the time of the next look at it.
     ``doubt`` says why health does not believe it; ``doubts`` counts runs in a row for that, the next not before
-    ``doubt_from``. ``looked`` says whether it was in trouble when it was looked at last, ``suspected`` for which sign;
+    ``doubt_from``. ``amiss`` is what a look in trouble has found in pods; it counts from ``amiss_from`` on, if the
+    trouble is still there. ``looked`` says whether it was in trouble when it was looked at last, ``suspected`` for
+    which sign;
     ``look_from`` and ``look_at`` are when a look is possible and when it is due. ``failed`` is the order that failed
-    last, until something succeeds.
+    last, until something succeeds. ``generation`` is that of the document as it was seen last, ``edited_at`` since when
+    it is; ``overtaken_at`` is when the last run ended, if the document had been edited in its course.
     """
 
     uid: str = ""
@@ -59,6 +68,8 @@ class Memory:
     doubted: bool = False
     doubts: int = 0
     doubt_from: float = 0.0
+    amiss: str = ""
+    amiss_from: float = 0.0
     looked: bool = False
     suspected: str = ""
     look_from: float = 0.0
@@ -66,6 +77,9 @@ class Memory:
     failed: Order | None = None
     failures: int = 0
     retry_at: float = 0.0
+    generation: int = 0
+    edited_at: float = 0.0
+    overtaken_at: float | None = None
 
 
 # -- actions -----------------------------------------------------------------------------------------------------------
@@ -160,11 +174,24 @@ def decide(  # noqa: PLR0911 - a line for each thing that may be seen
         return Wait("is paused")
     if not seen.claimed:
         return Claim()
-    if seen.deleting and not seen.wishes.dry_run and (lost := sorted(seen.needs & around.lost)):
-        return Release(kept=True, left=f"the control plane; it cannot be reached any more: no Secret {', '.join(lost)}")
+    if seen.deleting and not seen.wishes.dry_run and (release := _out_of_reach(seen, around)) is not None:
+        return release
     if seen.quarantined and not seen.deleting:
         return _in_quarantine(seen, memory, now, around)
     return _next_run(seen, memory, now, around)
+
+
+def _out_of_reach(seen: Seen, around: Around) -> Release | None:
+    """Release of an object whose control plane can be removed from here no more; None if it may be tried."""
+    if lost := sorted(seen.needs & around.lost):
+        return Release(kept=True, left=f"the control plane; it cannot be reached any more: no Secret {', '.join(lost)}")
+    if around.gone:
+        # All of it went with its namespace, what is known of its members as well.
+        return Release(kept=False, left=_on_members(seen) if seen.members else "")
+    if around.closed:
+        why = f"that namespace has no annotation {ALLOWED_FROM} for this one any more"
+        return Release(kept=True, left=f"the control plane in namespace {seen.elsewhere}; {why}")
+    return None
 
 
 def _in_quarantine(seen: Seen, memory: Memory, now: float, around: Around) -> Action:
@@ -193,6 +220,9 @@ def _during(seen: Seen | None, memory: Memory, running: Order) -> Action:
         why = "it was paused"
     elif seen.wishes.dry_run and not running.dry_run:
         why = "it was set to dry-run"
+    elif running.dry_run and not seen.wishes.dry_run and running.operation is not Operation.LOOK:
+        # It changes nothing, so nothing is left half done, and what is wanted now waits for it.
+        why = "dry-run was taken away"
     if not why or memory.cancelled:
         return Wait("a run is under way")
     return Cancel(why)
@@ -205,33 +235,66 @@ def _next_run(  # noqa: PLR0911 - as above
     if order == memory.failed:
         if seen.deleting and around.going and not order.dry_run:
             # The cluster removes what is in the namespace, our rights there among it.
-            return Release(kept=False, left=f"what joining put on {', '.join(sorted(seen.members)) or 'no member'}")
+            return Release(kept=False, left=_on_members(seen))
         if now < memory.retry_at:
             return Wait("the last run failed", memory.retry_at)
         return Start(order, changes, f"the last {memory.failures} runs failed" if memory.failures > 1 else "it failed")
     if order == memory.done:
         if seen.deleting and not order.dry_run:
             return Release(kept=False)
-        if memory.doubt and now >= memory.doubt_from:
-            return Start(order, Lane.CHANGES, memory.doubt)
-        if now >= memory.next_at:
-            return Start(order, Lane.ROUTINE, "the period is over")
-        news = bool(around.trouble) != memory.looked
-        # In pods, what does not run is seen there.
-        news |= seen.on_hosts and around.suspicion not in ("", memory.suspected)
-        if (news and now >= memory.look_from) or (seen.on_hosts and now >= memory.look_at):
-            look = replace(order, operation=Operation.LOOK, in_trouble=bool(around.trouble), suspicion=around.suspicion)
-            return Start(look, Lane.ROUTINE, around.trouble or around.suspicion or "to see how it is")
-        due = [
-            memory.next_at,
-            *([memory.doubt_from] if memory.doubt else ()),
-            *([memory.look_from] if news else ()),
-            *([memory.look_at] if seen.on_hosts else ()),
-        ]
-        return Wait("everything is done", min(due))
-    if memory.done is None and memory.failed is None and seen.settled and not seen.deleting:
-        return Start(order, Lane.ROUTINE, "the operator has just started")
-    return Start(order, changes, _difference(memory.done or memory.failed, order))
+        if seen.deleting:
+            return Wait("a dry run of the removal is done")
+        return _when_done(order, seen, memory, now, around)
+    if not seen.deleting and now < (until := _still_at(seen, memory, now)):
+        return Wait(f"the next run begins when its document has not changed for {STILL:.0f} s", until, "BeingEdited")
+    if memory.done is None and memory.failed is None and seen.settled and not seen.deleting and not memory.uid:
+        lane = Lane.CHANGES if memory.doubt else Lane.ROUTINE
+        return Start(order, lane, memory.doubt or "the operator has just started")
+    before = memory.done or memory.failed
+    if before is None and memory.uid and not seen.deleting:
+        return Start(order, changes, "the last run was cancelled")
+    return Start(order, changes, _difference(before, order))
+
+
+def _when_done(order: Order, seen: Seen, memory: Memory, now: float, around: Around) -> Action:
+    """Action for an object whose order was carried out: it rests, is looked at, or is not as it was left."""
+    doubt, doubt_from = _doubt(memory, around)
+    if doubt and now >= doubt_from:
+        return Start(order, Lane.CHANGES, doubt)
+    if now >= memory.next_at:
+        return Start(order, Lane.ROUTINE, "the period is over")
+    news = bool(around.trouble) != memory.looked
+    # In pods, what does not run is seen there.
+    news |= seen.on_hosts and around.suspicion not in ("", memory.suspected)
+    if (news and now >= memory.look_from) or (seen.on_hosts and now >= memory.look_at):
+        look = replace(order, operation=Operation.LOOK, in_trouble=bool(around.trouble), suspicion=around.suspicion)
+        return Start(look, Lane.ROUTINE, around.trouble or around.suspicion or "to see how it is")
+    due = [
+        memory.next_at,
+        *([doubt_from] if doubt else ()),
+        *([memory.look_from] if news else ()),
+        *([memory.look_at] if seen.on_hosts else ()),
+    ]
+    return Wait("everything is done", min(due))
+
+
+def _doubt(memory: Memory, around: Around) -> tuple[str, float]:
+    """Reason not to believe what was carried out, empty if there is none, and when it counts."""
+    if not memory.doubt and around.trouble:
+        return memory.amiss, max(memory.doubt_from, memory.amiss_from)
+    return memory.doubt, memory.doubt_from
+
+
+def _still_at(seen: Seen, memory: Memory, now: float) -> float:
+    """Time from which a document is carried out; a past one unless it was edited in the course of the last run."""
+    if memory.overtaken_at is None:
+        return now
+    edited_at = memory.edited_at if memory.generation == seen.generation else now
+    return min(edited_at + STILL, memory.overtaken_at + LONGEST_STILL)
+
+
+def _on_members(seen: Seen) -> str:
+    return f"what joining put on {', '.join(sorted(seen.members)) or 'no member'}"
 
 
 def _difference(before: Order | None, order: Order) -> str:
@@ -254,15 +317,27 @@ def _difference(before: Order | None, order: Order) -> str:
 # -- what is remembered ------------------------------------------------------------------------------------------------
 
 
+def noticed(memory: Memory, seen: Seen, now: float) -> Memory:
+    """Memory when an object is seen, whether or not a run is under way."""
+    if seen.generation == memory.generation:
+        return memory
+    return replace(memory, generation=seen.generation, edited_at=now)
+
+
 def started(memory: Memory, order: Order) -> Memory:
     """Memory when a run starts. Raises ValueError if one is under way: that is for the queue to prevent."""
     if memory.running is not None:
         raise ValueError(f"a run is under way already: {memory.running}")
     if memory.uid != order.uid:
-        memory = Memory()
+        memory = Memory(generation=memory.generation, edited_at=memory.edited_at)
     if order.operation is Operation.LOOK:
         return replace(memory, running=order, cancelled="")
-    return replace(memory, uid=order.uid, running=order, cancelled="", doubt="", doubted=bool(memory.doubt))
+    memory = replace(memory, doubted=_doubted(memory), overtaken_at=None)
+    return replace(memory, uid=order.uid, running=order, cancelled="", doubt="", amiss="")
+
+
+def _doubted(memory: Memory) -> bool:
+    return bool(memory.doubt or memory.amiss)
 
 
 def ended(
@@ -274,11 +349,13 @@ def ended(
     chance: float,
     reasons: frozenset[str] = frozenset(),
     unready: str | None = None,
+    amiss: str = "",
 ) -> Memory:
     """Memory when the run under way has ended. ``chance`` in [0, 1) is the jitter, ``reasons`` those of its errors.
 
     ``unready`` is what a look has found stopped on plain hosts, which another run brings back; None where health
-    watches. What a run that did not succeed has left half done is not remembered as done.
+    watches. ``amiss`` is what a look has found in pods, where a run follows if that does not pass. What a run that did
+    not succeed has left half done is not remembered as done.
     """
     order = memory.running
     if order is None:
@@ -289,11 +366,15 @@ def ended(
         cancelled="",
         looked=order.in_trouble,
         suspected=order.suspicion,
-        look_from=now + LOOK_AGAIN,
+        # After a run the first sign is looked at at once, and after a look the next one later.
+        look_from=now + (LOOK_AGAIN if order.operation is Operation.LOOK else 0.0),
         look_at=now + LOOK_AT_HOSTS,
     )
     if order.operation is Operation.LOOK:
+        plain = replace(plain, amiss=amiss if order.in_trouble else "", amiss_from=now + BY_ITSELF)
         return plain if unready is None or memory.done is None else replace(plain, doubt=unready)
+    if order.operation is Operation.INSTALL:
+        plain = _overtaken(plain, order, now, found_edited=Reason.DOCUMENT_CHANGED in reasons)
     if outcome is Outcome.SUCCEEDED:
         next_at = now + period * (1 - JITTER * chance)
         # Whoever keeps changing what we change gets an answer less and less often, and not a run without end.
@@ -311,6 +392,15 @@ def ended(
         # By then the status says so, and it waits for the end of that.
         pause = max(pause, LOOK_AGAIN)
     return replace(plain, done=None, failed=order, failures=failures, retry_at=now + pause * (1 - JITTER * chance))
+
+
+def _overtaken(memory: Memory, order: Order, now: float, *, found_edited: bool) -> Memory:
+    """Memory when an install has ended; ``found_edited``: it has found another document than it was started for."""
+    known = memory.generation not in (0, order.generation)
+    if found_edited and not known:
+        # The watch has not shown that edit yet.
+        memory = replace(memory, edited_at=now)
+    return replace(memory, overtaken_at=now if known or found_edited else None)
 
 
 def back_off(failures: int) -> float:

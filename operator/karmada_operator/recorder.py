@@ -80,7 +80,7 @@ class Recorder:
         # Phases are those of control planes.
         if new and not kind.belongs:
             self._events.send(key, seen.uid, task.phase, task.task or task.play)
-        self._writer.tell(key, seen.uid, lambda told: telling.of(kind).at_task(told, task))
+        self._writer.tell(key, seen.uid, lambda told: telling.of(kind).at_task(told, task), passing=True)
         if kind.lane is Lane.RESTORES and telling.begins(task):
             self._tell_owner(key, lambda told: status.held(told, key.name))
 

@@ -3,8 +3,10 @@
 
 It is judged at once, and restored when its spec confirms the backup, or the survivor, by name; then it waits in
 quarantine for a decision. A decision to release counts only if it was written in quarantine: before that there was
-nothing to decide upon. Deleting the object takes nothing back; a run under way comes to its end, so that nothing stays
-half done.
+nothing to decide upon. So the status notes the decision that stood there when the quarantine was first to be seen,
+until it was taken out or another one stands there; whatever else of the spec is edited tells nothing of it.
+
+Deleting the object takes nothing back; a run under way comes to its end, so that nothing stays half done.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ UNDER_WAY = frozenset({RESTORING, QUARANTINED, RELEASING, UNDOING})
 OVER = frozenset({RELEASED, UNDONE})
 #: Phases that a restore which has come to its end can have.
 _RESTORED = frozenset({QUARANTINED, RELEASING, UNDOING, *OVER})
+#: Note in the status that no decision stands in the spec any more that was there before the quarantine.
+NONE_EARLIER = "None"
 #: Seconds between two looks at what it waits for.
 LOOK = 60.0
 
@@ -48,11 +52,24 @@ def seen_of(obj: Object) -> Seen:
             decision=str(spec.get("decision") or ""),
             phase=str(status.get("phase") or ""),
             carried_out=int(status.get("observedGeneration") or 0),
-            quarantined=int(status.get("quarantinedGeneration") or 0),
+            earlier=str(status.get("earlierDecision") or ""),
             survivor=str(spec.get("survivor") or ""),
         ),
         version=str(meta.get("resourceVersion", "")),
     )
+
+
+def noted(restore: Restore, known: str) -> str:
+    """Decision of before the quarantine that stands there still, or NONE_EARLIER; empty before the quarantine.
+
+    ``known`` is what was noted last, empty if nothing was. The status of the same version of the object says that the
+    quarantine is there, so what is decided in the first such version was decided before.
+    """
+    if restore.phase != QUARANTINED:
+        return known
+    if not known:
+        return restore.decision or NONE_EARLIER
+    return known if known == restore.decision else NONE_EARLIER
 
 
 def decide(  # noqa: PLR0911 - a line for each thing that may be seen
@@ -122,7 +139,7 @@ def _wanted(seen: Seen, restore: Restore, memory: Memory, beside: Beside) -> tup
         # One that was killed before its phase was told may have begun nevertheless.
         return (Operation.UNDO if restore.phase in UNDER_WAY or in_quarantine else None), nothing
     if restore.phase == QUARANTINED:
-        if restore.decision == RELEASE and seen.generation > restore.quarantined:
+        if restore.decision == RELEASE and restore.earlier == NONE_EARLIER:
             return Operation.RELEASE, nothing
         asked = memory.done is not None and seen.wishes.run_now not in ("", memory.done.run_now)
         return (Operation.RESTORE if asked else None), _in_quarantine(restore)
@@ -133,9 +150,12 @@ def _wanted(seen: Seen, restore: Restore, memory: Memory, beside: Beside) -> tup
 
 
 def _in_quarantine(restore: Restore) -> Wait:
-    if restore.decision == RELEASE:
+    if restore.decision == RELEASE and restore.earlier == RELEASE:
         what = "its decision was written before there was a quarantine; read the drift, take it out, and write it again"
         return Wait(what, reason="DecidedTooEarly")
+    if restore.decision == RELEASE:
+        what = "status.earlierDecision is being written; if that does not come, the CRD is older than the operator"
+        return Wait(what, reason="AwaitsDecision")
     return Wait(f"in quarantine; decide: spec.decision {RELEASE} or {UNDO}", reason="AwaitsDecision")
 
 

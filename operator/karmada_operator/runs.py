@@ -19,11 +19,12 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 
 from . import reconcile
+from .course import deleted_by
 from .executor import Ending, Executor, Left, LeftBehind, Run, RunSpec, UnderWay
 from .health import Health, Instance
 from .kinds import Key, Kind, Lane
 from .memory import Memories
-from .orders import OF_A_RESTORE, HostCluster, Operation, Order, Outcome, Seen
+from .orders import OF_A_RESTORE, HostCluster, Operation, Order, Outcome, Seen, several_of
 from .probes import Probes
 from .reconcile import Start
 from .recorder import Recorder
@@ -42,11 +43,14 @@ def unready_of(report: Mapping[str, Any] | None) -> str:
     return next((str(each.get("message")) for each in found if each.get("status") == "False"), "")
 
 
-def several_of(report: Mapping[str, Any]) -> frozenset[str]:
-    """Components of which a report asks for more than one process."""
-    return frozenset(
-        str(each.get("name")) for each in report.get("components") or () if int(each.get("desired") or 0) > 1
-    )
+def amiss_of(report: Mapping[str, Any] | None) -> str:
+    """Message of a report on a control plane in pods that is not as it should be, members aside; empty if it is.
+
+    The operator watches workloads only; that a Service, a Secret or a policy was deleted or edited shows by this.
+    """
+    found = [] if report is None else [each for each in report.get("conditions") or () if each.get("status") == "False"]
+    kinds = ("ControlPlaneReady", "ComponentsReady")
+    return "; ".join(str(each.get("message")) for each in found if each.get("type") in kinds)[:1024]
 
 
 def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", owner: str = "") -> RunSpec:
@@ -257,12 +261,13 @@ class Runs:
                     chance=random.random(),  # noqa: S311 - spreads load, guards nothing
                     reasons=ending.reasons,
                     unready=unready_of(ending.report) if seen.on_hosts else None,
+                    amiss="" if seen.on_hosts else amiss_of(ending.report),
                 ),
             )
             if order.operation is Operation.INSTALL or order.operation in OF_A_RESTORE:
                 self._watch_over(instance, None if kind.belongs else seen.host, order, ending)
             if order.operation is Operation.INSTALL:
-                self._suspect(key, action.lane, ending)
+                self._suspect(key, action.lane, ending, failing=seen.failing)
             # Whatever comes next of it is for another turn.
             self._ended(key)
         self._recorder.ended(key, seen, order, ending, spec, began, time.monotonic() - clock)
@@ -287,19 +292,22 @@ class Runs:
     def _watch_over(self, instance: Instance, host: HostCluster | None, order: Order, ending: Ending) -> None:
         """Have an instance looked at between runs. What a run that came to its end has left is what should be there.
 
+        What others have deleted or edited in its course is not: but a restore stops and starts what it likes.
         ``host`` is where its workloads are, None for where they were.
         """
         if order.dry_run or ending.report is None:
             self._health.resume(instance)
             self._probes.resume(instance)
             return
-        self._health.settle(instance, host)
+        deleted = deleted_by(ending.report) if order.operation is Operation.INSTALL else None
+        self._health.settle(instance, host, deleted=deleted)
         if secret := (ending.report.get("secretRef") or {}).get("name"):
             self._probes.follow(instance, str(secret), several_of(ending.report))
 
-    def _suspect(self, key: Key, lane: Lane, ending: Ending) -> None:
+    def _suspect(self, key: Key, lane: Lane, ending: Ending, *, failing: bool) -> None:
+        """Remember one that this process may have broken: its first run here failed, the last one before had not."""
         with self._guard:
             if ending.outcome is Outcome.SUCCEEDED:
                 self._suspects.discard(key)
-            elif lane is Lane.ROUTINE and ending.outcome is not Outcome.CANCELLED:
+            elif lane is Lane.ROUTINE and not failing and ending.outcome is not Outcome.CANCELLED:
                 self._suspects.add(key)

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import MOST_MEMBERS, NOT_JOINED
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
 from .executor import Ending, Task
@@ -251,13 +252,19 @@ def _ended(ending: Ending) -> str:
 
 
 def composed(
-    former: Mapping[str, Any], told: Told, now: datetime, fields: frozenset[str] = frozenset()
+    former: Mapping[str, Any],
+    told: Told,
+    now: datetime,
+    fields: frozenset[str] = frozenset(),
+    *,
+    first: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Status to write, given the one that the object has. ``fields`` are those that the schema knows; empty: all.
 
+    ``first`` is the one that an earlier operator has left: it stands for the report until this one has its own.
     A condition keeps its lastTransitionTime as long as its status does.
     """
-    base = dict(told.report) if told.report is not None else dict(former)
+    base = dict(told.report) if told.report is not None else dict(former if first is None else first)
     if "lastRun" in former:
         # Who leads since then does not remember it, and a look has no word of it.
         base.setdefault("lastRun", former["lastRun"])
@@ -282,8 +289,8 @@ def composed(
     before = {each["type"]: each for each in former.get("conditions") or ()}
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     if told.members is not None:
-        base["members"] = _members(base, former, told.members, moment)
-        total = str(base.get("membersReady") or "").partition("/")[2] or len(told.members)
+        base["members"] = _members(base, former, told.members, told.listed, moment)
+        total = len({each.name for each in told.members} | told.listed)
         base["membersReady"] = f"{sum(each.ready for each in told.members)}/{total}"
     conditions.update(_now(base, conditions, told))
     base["conditions"] = [
@@ -303,20 +310,34 @@ def composed(
 
 
 def _members(
-    base: Mapping[str, Any], former: Mapping[str, Any], states: Sequence[Member], moment: str
+    base: Mapping[str, Any], former: Mapping[str, Any], states: Sequence[Member], listed: frozenset[str], moment: str
 ) -> list[dict[str, Any]]:
     """Members of a report with the states that they have now; one that was never registered stays as it is."""
     by_name = {each.name: each for each in states}
     before = {each.get("name"): each for each in former.get("members") or ()}
     found = []
-    for entry in base.get("members") or ():
-        state, last = by_name.get(entry.get("name")), before.get(entry.get("name")) or {}
-        if state is None:
-            found.append(dict(entry))
-            continue
+
+    def as_now(entry: Mapping[str, Any], state: Member) -> dict[str, Any]:
+        last = before.get(state.name) or {}
         known = next((each for each in (last, entry) if each.get("ready") == state.ready), {})
         since = known.get("lastTransitionTime") or moment
-        found.append({**entry, "ready": state.ready, "reason": state.reason, "lastTransitionTime": since})
+        return {**entry, "ready": state.ready, "reason": state.reason, "lastTransitionTime": since}
+
+    for entry in base.get("members") or ():
+        name = str(entry.get("name"))
+        state = by_name.get(name)
+        if state is None and name in listed and entry.get("ready"):
+            # It was a member, and somebody has taken its Cluster away.
+            state = Member(name, False, NOT_JOINED)
+        found.append(dict(entry) if state is None else as_now(entry, state))
+    told = {each.get("name") for each in found}
+    # A report has so many members at most, those that were not ready first: one that is lost since takes the place of
+    # one that is ready.
+    lost = [by_name.get(name) or Member(name, False, NOT_JOINED) for name in sorted(listed - told)]
+    lost = [each for each in lost if not each.ready] if len(found) >= MOST_MEMBERS else []
+    places = [index for index, each in enumerate(found) if each.get("ready")][-len(lost) :] if lost else []
+    for index, state in zip(places, lost, strict=False):
+        found[index] = as_now({"name": state.name}, state)
     return found
 
 
@@ -332,7 +353,11 @@ def _now(base: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], t
     found = {}
     if told.members is not None:
         listed = [each for each in base["members"] if each["name"] in told.listed]
-        lost = [str(each["name"]) for each in listed if not each.get("ready")]
+        # Beyond the entries of a report, too. One that it does not have, and that never came, is for a run to tell.
+        away = {each.name for each in told.members if not each.ready} & told.listed
+        lost = sorted({str(each["name"]) for each in listed if not each.get("ready")} | away)
+        if len(base["members"]) >= MOST_MEMBERS:
+            lost = sorted({*lost} | (told.listed - {each.name for each in told.members}))
         if lost:
             text = f"not ready, or not as listed: {', '.join(lost)}"
             found["MembersReady"] = condition("MembersReady", False, "NotReady", text)

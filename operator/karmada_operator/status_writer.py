@@ -17,6 +17,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict, Invalid, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import LockLost
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
 from .kinds import Key, Kind
 from .status import Told, composed
@@ -24,18 +25,34 @@ from .status import Told, composed
 FIELD_MANAGER = "karmada-operator"
 #: Seconds between two writes for one object.
 BETWEEN = 2.0
+#: So many times as long it takes from one write to the next that only has another step of the same phase to tell: what
+#: matters, as the end of a run, can be written at once then.
+PASSING = 2.5
+#: Attempts in a row after which the pause before the next one does not double any more; the first is half of BETWEEN.
+DOUBLINGS = 5
+#: Seconds that one request may take, unless the operator ends.
+PATIENCE = 15.0
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass
 class _Page:
-    """Status of one object: as it is to be, as it was written last, and when it may be written again."""
+    """Status of one object: as it is to be, as it was written last, and when.
+
+    It may be written again from ``free`` on, and is to be at ``due``.
+    """
 
     uid: str
     told: Told
     former: dict[str, Any] | None = None
+    written: float = float("-inf")
+    free: float = 0.0
+    #: As it was read.
+    first: dict[str, Any] | None = None
     due: float = 0.0
     pending: bool = True
+    #: Attempts in a row that have failed.
+    failures: int = 0
 
 
 class StatusWriter(threading.Thread):
@@ -49,7 +66,9 @@ class StatusWriter(threading.Thread):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(name="status", daemon=True)
-        self._cluster = cluster.with_patience(retry_seconds=cluster.retry_seconds)
+        # One that cannot be written now must not keep the others waiting: its next attempt has its own time.
+        self._cluster = cluster.with_patience(retry_seconds=0.0, read_seconds=PATIENCE)
+        self._last = cluster.with_patience(retry_seconds=cluster.retry_seconds)
         self._kinds, self._on_status, self._clock = kinds, on_status, clock
         self._changed = threading.Condition()
         self._pages: dict[Key, _Page] = {}
@@ -57,16 +76,19 @@ class StatusWriter(threading.Thread):
 
     def only_while(self, leads: Callable[[], None]) -> None:
         """Ask before each write, and write nothing any more once that raises LockLost: another one tells now."""
-        self._cluster.before_write = leads
+        self._cluster.before_write = self._last.before_write = leads
 
-    def tell(self, key: Key, uid: str, change: Callable[[Told], Told]) -> None:
-        """Change what is told of an object."""
+    def tell(self, key: Key, uid: str, change: Callable[[Told], Told], *, passing: bool = False) -> None:
+        """Change what is told of an object; ``passing``: it can wait a little, unless it is another phase."""
         with self._changed:
             page = self._pages.get(key)
             if page is None or page.uid != uid:
                 page = self._pages[key] = _Page(uid, Told())
             found = change(page.told)
             if found != page.told or page.former is None:
+                slow = passing and found.phase == page.told.phase and page.former is not None
+                due = max(page.free, page.written + PASSING * BETWEEN if slow else 0.0)
+                page.due = min(page.due, due) if page.pending else due
                 page.told, page.pending = found, True
                 self._changed.notify_all()
 
@@ -100,18 +122,24 @@ class StatusWriter(threading.Thread):
             page = self._pages.get(key)
             if page is None:
                 return
-            told, page.pending, page.due = page.told, False, self._clock() + BETWEEN
+            told, page.pending, page.written = page.told, False, self._clock()
+            page.free = page.due = page.written + BETWEEN
+            cluster = self._last if self._over else self._cluster
         kind = self._kinds[key.kind]
         try:
             if page.former is None:
-                found = self._cluster.get(kind.api_version, kind.kind, key.name, key.namespace) or {}
-                page.former = found.get("status") or {}
-            status = composed(page.former, told, datetime.now(UTC), kind.status_fields)
+                found = cluster.get(kind.api_version, kind.kind, key.name, key.namespace) or {}
+                page.former = page.first = found.get("status") or {}
+            status = composed(page.former, told, datetime.now(UTC), kind.status_fields, first=page.first)
             if status != page.former:
                 metadata = {"name": key.name, "namespace": key.namespace, "uid": page.uid}
                 obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "status": status}
-                self._cluster.apply_status(obj, field_manager=FIELD_MANAGER)
+                cluster.apply_status(obj, field_manager=FIELD_MANAGER)
                 page.former = status
+            with self._changed:
+                page.failures = 0
+                if self._pages.get(key) is page:
+                    self._on_status(key, status)
         except (NotFound, Conflict):
             # It is gone, or another one has its name: the watch tells.
             self.forget(key)
@@ -123,11 +151,15 @@ class StatusWriter(threading.Thread):
             with self._changed:
                 self._over = True
                 self._pages.clear()
-        except ApiError as error:
+        except (ApiError, ProblemsError) as error:
             _LOG.warning("the status of %s could not be written: %s", key, error)
-            with self._changed:
-                page.pending, page.due = not self._over, self._clock() + 5 * BETWEEN
-        else:
-            with self._changed:
-                if self._pages.get(key) is page:
-                    self._on_status(key, status)
+            self._again(page)
+        except Exception:  # noqa: BLE001 - see below
+            # One object whose status meets a defect must not keep the others from having theirs told.
+            _LOG.exception("the status of an object could not be written", extra={"object": str(key)})
+            self._again(page)
+
+    def _again(self, page: _Page) -> None:
+        with self._changed:
+            page.pending, page.failures = not self._over, page.failures + 1
+            page.free = page.due = self._clock() + BETWEEN / 2 * 2.0 ** min(page.failures - 1, DOUBLINGS)

@@ -62,6 +62,15 @@ class Telling(Protocol):
         """News that are worth an Event beside the outcome of a run that has ended; None if there are none."""
 
 
+def noticed(told: Told, seen: Seen) -> Told:
+    """Status of an object as soon as it is seen, whether or not anything is done for it then."""
+    if seen.restore is None:
+        return told
+    known = told.fields.get("earlierDecision") or seen.restore.earlier
+    found = restores.noted(seen.restore, known)
+    return told if found == known else replace(told, fields={**told.fields, "earlierDecision": found})
+
+
 class OfControlPlanes:
     """See ``status``."""
 
@@ -168,7 +177,7 @@ class OfRestores(_OfBelongings):
 
     def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
         """See ``Telling``."""
-        found = self._resting(told, seen, wait)
+        found = noticed(self._resting(told, seen, wait), seen)
         phase = self._phase(told, seen)
         return replace(found, phase=phase).having(_ready(phase))
 

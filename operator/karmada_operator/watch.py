@@ -23,7 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 from . import inputs
 from .kinds import Key
-from .orders import BESIDE_THE_OBJECT, HostCluster, Seen
+from .orders import BESIDE_THE_OBJECT, HostCluster, Seen, several_of
 from .wishes import KEEP_LABELS, KNOWN, Wishes
 
 #: Seconds that one watch lasts. Also the longest for which a dead connection is not noticed.
@@ -39,7 +39,8 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
     labels = meta.get("labels") or {}
     generation = int(meta.get("generation") or 0)
     needs, access = inputs.access(obj.get("spec"))
-    ready = is_true(obj, "Ready")
+    # Ready or not: of one whose member is lost, an operator that starts knows no more than of the others.
+    carried_out = is_true(obj, "Ready") or bool(status.get("installed"))
     return Seen(
         uid=str(meta["uid"]),
         generation=generation,
@@ -55,9 +56,12 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
         access=access,
         on_hosts=(obj.get("spec") or {}).get("mode") == "Binary",
         host=_host_cluster(obj),
-        settled=ready and status.get("observedGeneration") == generation,
+        settled=carried_out and status.get("observedGeneration") == generation,
+        failing=is_true(obj, "Degraded"),
         installed=bool(status.get("installed")),
         quarantined=status.get("phase") == "Quarantined",
+        kubeconfig=str((status.get("secretRef") or {}).get("name") or ""),
+        several=several_of(status),
         version=str(meta.get("resourceVersion", "")),
     )
 

@@ -89,6 +89,12 @@ class Wishes:
         }
 
 
+def allows(namespace: Mapping[str, Any], other: str) -> bool:
+    """Return whether a namespace, by its metadata, allows objects of another one to install into it."""
+    agreed = str((namespace.get("annotations") or {}).get(ALLOWED_FROM, ""))
+    return other in [each.strip() for each in agreed.split(",")]
+
+
 def _flag(annotations: Mapping[str, str], name: str, problems: list[Problem]) -> bool:
     text = annotations.get(name, "false")
     if text not in ("true", "false"):

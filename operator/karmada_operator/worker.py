@@ -20,6 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+if __name__ == "__main__":
+    # The first process of a pod gets no signal that it has no handler for, and the kubelet sends it once; but one that
+    # is blocked waits. What follows takes a second or more to load.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
 import ansible_runner
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases, said
@@ -121,14 +126,15 @@ class _Heard:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out a run; returns 0 whenever the result was told."""
+    stop = _Stop()
+    signal.signal(signal.SIGTERM, lambda *_: stop.ask(Outcome.CANCELLED, "it was cancelled"))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     parser = argparse.ArgumentParser(prog="karmada-operator-worker", description=sys.modules[__name__].__doc__)
     parser.add_argument("--order", type=Path, help="file with the spec of the run, in the pod of a Job")
     order = parser.parse_args(argv).order
     # What else is written to stdout, by whichever library, would be no line.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    stop = _Stop()
-    signal.signal(signal.SIGTERM, lambda *_: stop.ask(Outcome.CANCELLED, "it was cancelled"))
     process_tree.become_subreaper()
     if order is not None:
         spec = RunSpec.of(order.read_text(encoding="utf-8"))

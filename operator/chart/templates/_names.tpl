@@ -86,3 +86,34 @@ securityContext:
   emptyDir: {sizeLimit: {{ .Values.cache.size }}}
   {{- end }}
 {{- end }}
+
+{{/* MiB of a quantity of memory; empty for what is none. */}}
+{{- define "operator.mebibytes" -}}
+{{- $text := toString . }}
+{{- $number := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" $text }}
+{{- $mebi := 1048576.0 }}
+{{- $units := dict "Ki" (divf 1 1024) "Mi" 1.0 "Gi" 1024.0 "Ti" (mulf 1024 1024) "" (divf 1 $mebi) }}
+{{- $units = merge $units (dict "k" (divf 1e3 $mebi) "M" (divf 1e6 $mebi) "G" (divf 1e9 $mebi) "T" (divf 1e12 $mebi)) }}
+{{- $unit := trimPrefix $number $text }}
+{{- if and $number (hasKey $units $unit) }}{{ mulf (float64 $number) (get $units $unit) }}{{ end -}}
+{{- end }}
+
+{{/* Nothing, or a refusal: a pod that meets its limit ends with all runs. Runs that are Jobs have limits of their own. */}}
+{{- define "operator.room" -}}
+{{- $runs := .Values.runs }}
+{{- $operator := 96 }}
+{{- $each := 220 }}
+{{- $most := add $runs.changes $runs.deletions $runs.restores $runs.backups 1 }}
+{{- $given := dig "limits" "memory" "" (.Values.resources | default dict) }}
+{{- $limit := include "operator.mebibytes" $given }}
+{{- $folders := include "operator.mebibytes" $runs.memory }}
+{{- if and (eq $runs.executor "Processes") $limit $folders }}
+{{- $needed := addf $operator (mulf $each $most) (float64 $folders) | ceil | int }}
+{{- if lt (float64 $limit) (float64 $needed) }}
+{{- $parts := printf "%dMi of the operator, %s of runs.memory, and %dMi for each of" $operator $runs.memory $each }}
+{{- $which := "runs.changes + runs.deletions + runs.restores + runs.backups + 1" }}
+{{- $remedy := printf "Set resources.limits.memory=%dMi, fewer runs, or runs.executor=Jobs." $needed }}
+{{- printf "resources.limits.memory is %v, and %dMi are needed: %s %d runs (%s). %s" $given $needed $parts $most $which $remedy | fail }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -33,6 +33,7 @@ def cluster(api: StubApi) -> Iterator[Cluster]:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status is written at once, and what failed is tried again at once."""
+    """Status is written at once, and what failed or was edited meanwhile is tried again at once."""
     monkeypatch.setattr(status_writer, "BETWEEN", 0.02)
     monkeypatch.setattr(reconcile, "FIRST_RETRY", 0.05)
+    monkeypatch.setattr(reconcile, "STILL", 0.05)

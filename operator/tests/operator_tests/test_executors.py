@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator import jobs
@@ -251,6 +252,7 @@ def test_a_run_for_another_generation_or_object_counts_as_cancelled(
     for other in (replace(named, run_id="run-2", generation=2), replace(named, run_id="run-3", uid="another")):
         _, ending = followed(executor.start(other))
         assert (ending.outcome, ending.seen_gone) == (Outcome.CANCELLED, True), ending
+        assert ending.reasons == {Reason.DOCUMENT_CHANGED}, "what follows waits until the document is still"
 
 
 def test_cancel_ends_everything_and_is_repeatable(place: Place, executor: Executor, tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
-from karmada_operator import health, reconcile, status_writer, wishes
+from karmada_operator import controller, course, health, reconcile, status_writer, wishes
 from karmada_operator.health import Health, Instance, Verdict, host_clusters
 from karmada_operator.kinds import Key
-from karmada_operator.orders import BESIDE_THE_OBJECT, HostCluster
+from karmada_operator.orders import BESIDE_THE_OBJECT, HostCluster, Outcome
 from karmada_operator.watch import seen_of
 
-from operator_tests.stand_ins import PREFIX, condition, live, operating, widget
+from operator_tests.stand_ins import FINALIZER, PREFIX, condition, live, operating, widget
 
 DEPLOYMENTS = "apis/apps/v1/deployments"
 X = Instance("a", "x")
@@ -33,7 +33,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def workload(name: str, generation: int = 1, ready: int = 1, instance: str = "x", **meta: Any) -> dict[str, Any]:
+    """A Deployment as we write it, or after an edit of somebody else if ``meta`` has the mark of an earlier one."""
     labels = {"app.kubernetes.io/managed-by": "karmada-installer", "app.kubernetes.io/instance": instance}
+    meta = {**written(generation), **meta}
     counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), ready)
     return {
         "apiVersion": "apps/v1",
@@ -41,6 +43,16 @@ def workload(name: str, generation: int = 1, ready: int = 1, instance: str = "x"
         "metadata": {"name": name, "generation": generation, "labels": labels, "namespace": "a", **meta},
         "spec": {"replicas": 1},
         "status": {"observedGeneration": generation, **counts},
+    }
+
+
+def written(moment: int, content: str = "c") -> dict[str, Any]:
+    """Metadata that our write leaves at this second."""
+    entry = {"operation": "Apply", "time": f"2026-01-01T00:00:{moment:02}Z"}
+    status = {**entry, "manager": "kube-controller-manager", "subresource": "status", "time": "2026-01-01T00:01:00Z"}
+    return {
+        "annotations": {"installer.karmada.io/applied-hash": content},
+        "managedFields": [{**entry, "manager": "karmada-installer"}, status],
     }
 
 
@@ -105,7 +117,7 @@ def test_a_workload_without_pods_is_not_ready() -> None:
     idle = workload("x-webhook", ready=0)
     idle["spec"]["replicas"] = 0
     idle["metadata"]["uid"] = "u"
-    assert health.workload_of(idle).trouble == "it is scaled to no pods"
+    assert course.workload_of(idle).trouble == "it is scaled to no pods"
 
 
 def test_what_was_deleted_starts_a_run_and_what_is_not_ready_is_told(
@@ -267,3 +279,30 @@ def test_what_was_deleted_elsewhere_starts_a_run(
         again.end(report=READY)
         until(lambda: condition(api, "Ready") == "True AllReady")
     assert watched._elsewhere == {}
+
+
+def test_those_that_wait_for_their_first_look_are_watched_meanwhile(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One fails its first look after the start of the operator, so the other has none."""
+    monkeypatch.setattr(controller, "HELD", 0.05)
+    monkeypatch.setattr(health, "SETTLE", 0.0)
+    ready = {**READY, "installed": True, "observedGeneration": 1}
+    for name in ("x", "y"):
+        api.put(PREFIX, {**widget(name, finalizers=[FINALIZER]), "status": ready})
+        for part in ("webhook", "scheduler"):
+            api.put(DEPLOYMENTS, workload(f"{name}-{part}", instance=name))
+    with operating(cluster) as operator:
+        broken = operator.executor.next()
+        broken.end(Outcome.FAILED, message="registry out of reach")
+        operator.executor.at_once = lambda run: run.end(Outcome.FAILED) if run.spec.name == broken.spec.name else None
+        other = "y" if broken.spec.name == "x" else "x"
+        until(lambda: condition(api, "Progressing", other) == "False HeldBack")
+        watched = operator.controller._health
+        until(lambda: len(watched._baselines.get(Instance("a", other), {})) == 2)
+        for ready_pods, told in ((0, "False ComponentsNotReady"), (1, "True AllReady")):
+            api.put(DEPLOYMENTS, workload(f"{other}-webhook", ready=ready_pods, instance=other))
+            until(lambda told=told: condition(api, "Ready", other) == told)  # type: ignore[misc]
+        assert other not in operator.executor.order
+        api.remove(DEPLOYMENTS, "a", f"{other}-webhook")
+        until(lambda: other in operator.executor.order)

@@ -9,12 +9,8 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from karmada_operator import inputs
 
-from operator_tests.stand_ins import (
-    PREFIX,
-    condition,
-    operating,
-    widget,
-)
+from operator_tests.stand_ins import PREFIX, READY, condition, edited, live, operating, widget
+from operator_tests.test_health import workload
 
 pytestmark = pytest.mark.usefixtures("soon")
 
@@ -43,6 +39,42 @@ def test_a_secret_that_the_document_names_starts_a_run_when_it_changes(
         operator.executor.next().end()
     accepted = {each["Accept"] for each, (_, path) in zip(api.headers, api.requests, strict=True) if "secrets" in path}
     assert all("PartialObjectMetadata" in each for each in accepted)
+
+
+def test_many_secrets_are_looked_at_once_for_a_run_and_not_for_each_change(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As long as this test may take.
+    monkeypatch.setattr(inputs, "HOLDS", 60.0)
+    members = [{"name": f"m{number}", "secretRef": {"name": f"m{number}"}} for number in range(40)]
+    for each in members:
+        api.put("api/v1/secrets", {"metadata": {"name": each["name"], "namespace": "a"}, "data": {}})
+
+    def looks() -> int:
+        return sum("/secrets/" in path for _, path in api.requests)
+
+    api.put(PREFIX, {**widget("x"), "spec": {"members": members}})
+    with operating(cluster) as operator:
+        operator.executor.next().end(report=READY)
+        until(lambda: condition(api, "Progressing") == "False Idle")
+        for generation in (1, 2, 3):
+            api.put("apis/apps/v1/deployments", workload("x-webhook", generation))
+        until(lambda: len(operator.controller._health._there) == 1)
+        edited(api, "x", generation=2)
+        operator.executor.next().end(report=READY)
+        assert looks() == 40
+        # Another one is looked at, whenever the others were.
+        found = live(api, "x")
+        meta = {**found["metadata"], "generation": 3}
+        api.put(PREFIX, {**found, "metadata": meta, "spec": {"members": members[:2]}})
+        operator.executor.next().end(report=READY)
+        until(lambda: condition(api, "Progressing") == "False Idle")
+    assert looks() == 42
+
+
+def test_how_often_they_are_looked_at() -> None:
+    assert inputs.pause(range(600)) == 60
+    assert inputs.pause(range(5000)) == 500
 
 
 def test_what_a_document_names() -> None:

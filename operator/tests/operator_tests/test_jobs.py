@@ -99,6 +99,47 @@ def test_a_pod_that_vanishes_is_not_taken_for_dead(executor: JobExecutor, api: S
     assert "its pod is gone" in ending.message
 
 
+RUNNING: dict[str, Any] = {"running": {}}
+WAITING = {"waiting": {"reason": "ContainerCreating"}}
+OVER = {"terminated": {"reason": "Error", "exitCode": 137}}
+
+
+@pytest.mark.parametrize(
+    ("state", "before", "gone"),
+    [
+        (RUNNING, jobs.Pod(), True),
+        # The state of its container was taken away with the node.
+        (None, jobs.Pod("p", runs=True), True),
+        (None, jobs.Pod("p", waits="ErrImagePull"), False),
+        (WAITING, jobs.Pod(), False),
+        (OVER, jobs.Pod("p", runs=True), False),
+    ],
+)
+def test_a_pod_that_is_called_failed_while_its_container_runs_is_not_taken_for_dead(
+    state: dict[str, Any] | None, before: jobs.Pod, gone: bool
+) -> None:
+    """Pods of a node that is gone are marked as failed by the cluster, which sees none of their containers end."""
+    statuses = [] if state is None else [{"name": "run", "state": state}]
+    status = {"phase": "Failed", "reason": "NodeLost", "containerStatuses": statuses}
+    found = jobs.seen_of({"metadata": {"name": "p"}, "status": status}, before)
+    assert found.ended
+    assert found.gone is gone
+
+
+def test_a_run_whose_node_is_lost_may_go_on(executor: JobExecutor, api: StubApi, tmp_path: Path) -> None:
+    run = executor.start(spec(tmp_path, SLEEP))
+
+    def lose(task: Task) -> None:
+        if task.task == "Sleep":
+            (pod,) = there(api, PODS)
+            status = {"phase": "Failed", "containerStatuses": [{"name": "run", "state": RUNNING}]}
+            api.put(PODS, {**pod, "status": status})
+            run.look()
+
+    _, ending = followed(run, lose)
+    assert (ending.outcome, ending.seen_gone) == (Outcome.LOST, False)
+
+
 def test_a_run_goes_on_when_its_operator_ends_and_the_next_one_hears_its_result(
     cluster: Cluster, executor: JobExecutor, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import queue
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -278,3 +279,47 @@ def test_an_instance_without_a_kubeconfig_beside_it_is_not_probed(monkeypatch: p
     found.stop()
     assert found.finding(PROD) == Finding()
     assert news == []
+
+
+class NoAnswer(ControlPlane):
+    """Client of a control plane that drops packets: each request waits for its whole time, here until a test ends."""
+
+    def __init__(self, over: threading.Event) -> None:
+        super().__init__()
+        self.over, self.waits = over, False
+
+    def some(self, *_: Any) -> list[Any]:
+        self.waits = True
+        self.over.wait(moments.IN_VAIN_SECONDS)
+        raise Unreachable("control plane", "GET", "/apis", 0, "", "it does not answer")
+
+
+@pytest.mark.parametrize(("failures", "at_once"), [(1, probes.WORKERS - 1), (probes.FAILURES, probes.WORKERS // 2)])
+def test_those_that_do_not_answer_keep_no_other_one_from_being_probed(
+    monkeypatch: pytest.MonkeyPatch, failures: int, at_once: int
+) -> None:
+    for name, seconds in (("EVERY", 0.02), ("SELDOM", 0.05), ("AGAIN", 0.01)):
+        monkeypatch.setattr(probes, name, seconds)
+    over, well = threading.Event(), ControlPlane()
+    away = {Instance("a", f"away{number}"): NoAnswer(over) for number in range(16)}
+    found = Probes(lambda instance, _secret: away.get(instance, well))  # type: ignore[arg-type,return-value]
+    for instance in away:
+        found.follow(instance, "s")
+        found._targets[instance].failures = failures
+        found._targets[instance].heard = True
+    found.start()
+    try:
+        until(lambda: sum(each.waits for each in away.values()) == at_once, "the first of them")
+        found.follow(PROD, "s")
+        until(lambda: well.lists > 20, "probes of the one that answers")
+        assert sum(each.waits for each in away.values()) == at_once
+        # They are not forgotten: each is probed, as soon as there is room.
+        over.set()
+        until(lambda: all(each.waits for each in away.values()), "a probe of each")
+        until(lambda: all("does not answer" in found.finding(each).trouble for each in away), "what is told of them")
+        assert found.finding(PROD).trouble == ""
+    finally:
+        over.set()
+        found.stop()
+        for each in found.threads:
+            each.join(300)

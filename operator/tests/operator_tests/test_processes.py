@@ -200,3 +200,26 @@ def test_a_run_that_nobody_follows_any_more_ends(executor: ProcessExecutor, root
     following.close()
     assert not Path(f"/proc/{run.pid}").exists()
     assert list(root.iterdir()) == []
+
+
+def test_a_run_that_is_cancelled_while_its_worker_starts_is_told_as_that(tmp_path: Path) -> None:
+    """In the pod of a Job nobody sends the signal twice, and a process without a handler may never get it."""
+    # In the place of the library that takes longest to load.
+    (tmp_path / "ansible_runner.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
+    order = tmp_path / "order.json"
+    order.write_text(spec(tmp_path, "- ansible.builtin.fail: {msg: it was started}").text())
+    found = subprocess.run(
+        [sys.executable, "-m", "karmada_operator.worker", "--order", str(order)],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)]),
+            "TMPDIR": str(tmp_path),
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert found.returncode == 0
+    result = json.loads(found.stdout.splitlines()[-1])
+    assert (result["event"], result["outcome"], result["message"]) == ("result", "cancelled", "it was cancelled")

@@ -27,9 +27,11 @@ from karmada_operator.reconcile import (
     Wait,
     decide,
     ended,
+    noticed,
     order_of,
     started,
 )
+from karmada_operator.runs import amiss_of
 from karmada_operator.wishes import Wishes
 
 SEEN = Seen(uid="u1", generation=1, claimed=True)
@@ -155,6 +157,20 @@ def test_what_can_be_reached_no_more_holds_no_object() -> None:
     assert order_of(replace(going, deleting=False), around).given_up == ()
 
 
+def test_another_namespace_that_is_gone_or_closed_holds_no_object() -> None:
+    going = replace(SEEN, deleting=True, elsewhere="far", members=frozenset({"m1"}))
+    assert decide(going, Memory(), 0.0, Around(gone=True)) == Release(kept=False, left="what joining put on m1")
+    assert decide(replace(going, members=frozenset()), Memory(), 0.0, Around(gone=True)) == Release(kept=False)
+    closed = decide(going, Memory(), 0.0, Around(closed=True))
+    assert isinstance(closed, Release)
+    assert closed.kept
+    assert closed.left.startswith("the control plane in namespace far; ")
+    for around in (Around(gone=True), Around(closed=True)):
+        assert isinstance(decide(replace(going, wishes=Wishes(paused=True)), Memory(), 0.0, around), Wait)
+        assert isinstance(decide(replace(going, wishes=Wishes(dry_run=True)), Memory(), 0.0, around), Start)
+        assert isinstance(decide(replace(going, deleting=False), Memory(), 0.0, around), Start)
+
+
 def test_a_namespace_that_is_going_is_not_held_after_one_attempt() -> None:
     going, around = replace(SEEN, deleting=True, members=frozenset({"m2", "m1"})), Around(going=True)
     assert isinstance(decide(going, Memory(), 0.0, around), Start)
@@ -168,8 +184,9 @@ def test_trouble_is_looked_at_once_and_so_is_its_end() -> None:
     look = replace(order_of(SEEN), operation=Operation.LOOK, in_trouble=True)
     memory = after(SEEN)
     assert isinstance(decide(SEEN, memory, 1.0), Wait)
-    assert decide(SEEN, memory, 1.0, trouble) == Wait("everything is done", LOOK_AGAIN)
-    assert decide(SEEN, memory, LOOK_AGAIN, trouble) == Start(look, Lane.ROUTINE, "cannot reach it")
+    assert decide(SEEN, memory, 1.0, trouble) == Start(look, Lane.ROUTINE, "cannot reach it")
+    healed = ended(started(memory, look), Outcome.SUCCEEDED, 1.0, period=PERIOD, chance=0.0)
+    assert decide(SEEN, healed, 2.0) == Wait("everything is done", 1.0 + LOOK_AGAIN), "whatever comes and goes"
     for outcome in Outcome:
         looked = ended(started(memory, look), outcome, 100.0, period=PERIOD, chance=0.0)
         assert looked.done == order_of(SEEN), "a look does nothing and undoes nothing"
@@ -187,7 +204,7 @@ def test_a_sign_that_something_does_not_run_is_looked_at_once_on_plain_hosts() -
     memory = after(hosts)
     assert decide(hosts, memory, LOOK_AGAIN, sign) == Start(look, Lane.ROUTINE, sign.suspicion)
     assert isinstance(decide(SEEN, memory, LOOK_AGAIN, sign), Wait)
-    assert decide(hosts, memory, 1.0, sign) == Wait("everything is done", LOOK_AGAIN)
+    assert decide(hosts, memory, 1.0, sign) == Start(look, Lane.ROUTINE, sign.suspicion)
     looked = ended(started(memory, look), Outcome.SUCCEEDED, 100.0, period=PERIOD, chance=0.0, unready="")
     assert isinstance(decide(hosts, looked, 1000.0, sign), Wait)
     another = Around(suspicion="another process holds the Lease of x (2)")
@@ -215,11 +232,47 @@ def test_what_a_look_finds_stopped_on_plain_hosts_is_brought_back() -> None:
     assert ended(started(failed, look), Outcome.SUCCEEDED, 1.0, period=PERIOD, chance=0.0, unready=told).doubt == ""
 
 
+def test_trouble_in_pods_that_does_not_pass_is_answered_by_a_run() -> None:
+    """Such as a Service or a Secret that somebody has deleted, which nobody watches."""
+    trouble = Around(trouble="the API server does not answer")
+    look = replace(order_of(SEEN), operation=Operation.LOOK, in_trouble=True)
+    told = "no answer of the API server"
+    looked = ended(started(after(SEEN), look), Outcome.SUCCEEDED, 100.0, period=PERIOD, chance=0.0, amiss=told)
+    assert decide(SEEN, looked, 100.0, trouble) == Wait("everything is done", 130.0), "it may come back by itself"
+    assert decide(SEEN, looked, 130.0, trouble) == Start(order_of(SEEN), Lane.CHANGES, told)
+    # It did, and that is looked at.
+    assert decide(SEEN, looked, 200.0) == Start(replace(look, in_trouble=False), Lane.ROUTINE, "to see how it is")
+    # A run that does not help is followed by another one later each time.
+    waits, memory, now = [], looked, 130.0
+    for _ in range(8):
+        memory = ended(started(memory, order_of(SEEN)), Outcome.SUCCEEDED, now, period=PERIOD, chance=0.0)
+        now = max(memory.look_from, now)
+        memory = ended(started(memory, look), Outcome.SUCCEEDED, now, period=PERIOD, chance=0.0, amiss=told)
+        action = decide(SEEN, memory, now, trouble)
+        assert isinstance(action, Wait)
+        assert action.until
+        waits.append(action.until - now)
+        now = action.until
+        assert isinstance(decide(SEEN, memory, now, trouble), Start)
+    assert waits[0] == 30.0
+    assert waits[-1] > 300.0
+    assert ended(started(memory, look), Outcome.SUCCEEDED, now, period=PERIOD, chance=0.0).amiss == ""
+
+
+def test_what_a_report_has_against_a_control_plane_in_pods() -> None:
+    def report(**found: str) -> dict[str, Any]:
+        return {"conditions": [{"type": kind, "status": each, "message": kind} for kind, each in found.items()]}
+
+    assert amiss_of(report(ControlPlaneReady="False", ComponentsReady="True", Ready="False")) == "ControlPlaneReady"
+    assert amiss_of(report(MembersReady="False", EtcdHealthy="Unknown", Ready="False")) == ""
+    assert amiss_of(None) == ""
+
+
 def test_in_quarantine_nothing_is_installed_and_its_end_is_looked_for() -> None:
     held = replace(SEEN, generation=2, quarantined=True)
     found = decide(held, after(SEEN), 1.0)
-    assert found == Wait("a restore holds it, until that is released or taken back", 360.0, "Quarantined")
-    look = decide(held, after(SEEN), 360.0)
+    assert found == Wait("a restore holds it, until that is released or taken back", 300.0, "Quarantined")
+    look = decide(held, after(SEEN), 300.0)
     assert isinstance(look, Start)
     assert (look.order.operation, look.lane) == (Operation.LOOK, Lane.ROUTINE)
     refused = after(SEEN, Outcome.FAILED, reasons=frozenset({Reason.QUARANTINED}))
@@ -259,6 +312,21 @@ def test_a_label_keeps_the_instance_even_if_nothing_else_can_be_read() -> None:
 )
 def test_what_ends_a_run(seen: Seen | None, why: str) -> None:
     assert decide(seen, started(Memory(), order_of(SEEN)), 0.0) == Cancel(why)
+
+
+def test_a_dry_run_ends_when_it_is_wanted_no_more() -> None:
+    dry = replace(SEEN, wishes=Wishes(dry_run=True))
+    running = started(Memory(), order_of(dry))
+    assert isinstance(decide(dry, running, 0.0), Wait)
+    assert decide(SEEN, running, 0.0) == Cancel("dry-run was taken away")
+    removal = started(Memory(), order_of(replace(dry, deleting=True)))
+    assert decide(replace(SEEN, deleting=True), removal, 0.0) == Cancel("dry-run was taken away")
+    look = replace(running, running=replace(order_of(dry), operation=Operation.LOOK))
+    assert isinstance(decide(SEEN, look, 0.0), Wait), "it is none"
+    # What was carried out before is no news, but it is not the start of the operator either.
+    over = ended(running, Outcome.CANCELLED, 0.0, period=PERIOD, chance=0.0)
+    action = decide(replace(SEEN, settled=True), over, 0.0)
+    assert action == Start(order_of(SEEN), Lane.CHANGES, "the last run was cancelled")
 
 
 def test_a_cancelled_look_leaves_nothing_done() -> None:
@@ -333,6 +401,11 @@ class History(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 6.0, 700.0, 30_000.0]))
     def time_passes(self, seconds: float) -> None:
         self.world.now += seconds
+
+    @rule()
+    def operator_hears(self) -> None:
+        if self.world.seen:
+            self.world.memory = noticed(self.world.memory, self.world.seen, self.world.now)
 
     @rule()
     def operator_looks(self) -> None:

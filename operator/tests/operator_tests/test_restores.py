@@ -18,9 +18,9 @@ from karmada_operator.executor import Ending
 from karmada_operator.kinds import Lane
 from karmada_operator.orders import Beside, Operation, Order, Outcome, Restore, Seen
 from karmada_operator.reconcile import Cancel, Forget, Memory, Refuse, Start, Wait, ended, started
-from karmada_operator.restores import decide, seen_of
+from karmada_operator.restores import NONE_EARLIER, decide, seen_of
 from karmada_operator.status import Told, composed
-from karmada_operator.telling import OfRestores
+from karmada_operator.telling import OfRestores, noticed
 from karmada_operator.wishes import PAUSED, RUN_NOW
 
 INSTALLED = Seen(uid="d1", generation=1, claimed=True, installed=True)
@@ -43,10 +43,10 @@ def test_what_decides_of_an_object() -> None:
         "identitySecretRef": {"name": "key"},
         "decision": "Undo",
     }
-    status = {"phase": "Quarantined", "observedGeneration": 2, "quarantinedGeneration": 2}
+    status = {"phase": "Quarantined", "observedGeneration": 2, "earlierDecision": "Undo"}
     meta = {"name": "back", "namespace": "a", "uid": "u1", "generation": 3, "annotations": {RUN_NOW: "{{ x }}"}}
     found = seen_of({"metadata": meta, "spec": spec, "status": status})
-    assert found.restore == Restore("", BACKUP, UNDO, "Quarantined", 2, 2)
+    assert found.restore == Restore("", BACKUP, UNDO, "Quarantined", 2, "Undo")
     assert found.references == (("Secret", "key"),)
     assert isinstance(decide(found, Memory(), 0.0, BESIDE), Refuse)
 
@@ -99,17 +99,55 @@ def test_what_a_survivor_has_is_confirmed_by_the_name_of_the_member() -> None:
 
 
 def test_a_release_counts_only_if_it_was_written_in_quarantine() -> None:
-    early = decide(seen(3, phase="Quarantined", quarantined=3, decision=RELEASE), Memory(), 0.0, BESIDE)
-    assert isinstance(early, Wait)
-    assert early.reason == "DecidedTooEarly"
-    found = decide(seen(4, phase="Quarantined", quarantined=3, decision=RELEASE), Memory(), 0.0, BESIDE)
+    # Whatever else was edited since, as the Secret with the key taken out.
+    for generation in (3, 4, 40):
+        early = decide(seen(generation, phase="Quarantined", decision=RELEASE, earlier=RELEASE), Memory(), 0.0, BESIDE)
+        assert isinstance(early, Wait)
+        assert early.reason == "DecidedTooEarly"
+    # Before it is noted what stood there, nobody knows when this was written.
+    unknown = decide(seen(4, phase="Quarantined", decision=RELEASE), Memory(), 0.0, BESIDE)
+    assert isinstance(unknown, Wait)
+    assert unknown.reason == "AwaitsDecision"
+    found = decide(seen(3, phase="Quarantined", decision=RELEASE, earlier=NONE_EARLIER), Memory(), 0.0, BESIDE)
     assert isinstance(found, Start)
     assert found.order == Order(Operation.RELEASE, "u1", 0)
 
 
+def test_a_decision_is_noted_that_stood_there_before_the_quarantine_was_seen() -> None:
+    def note(told: Told, **fields: Any) -> tuple[Told, str]:
+        found = noticed(told, seen(**fields))
+        return found, found.fields.get("earlierDecision", "")
+
+    for phase in ("", "Pending", "AwaitsConfirmation", "Restoring"):
+        assert note(Told(), phase=phase, decision=RELEASE) == (Told(), "")
+    told, noted = note(Told(), phase="Quarantined", decision=RELEASE)
+    assert noted == RELEASE
+    # Of the same decision nothing new is told, by this operator and by the one after it.
+    assert note(told, phase="Quarantined", decision=RELEASE) == (told, RELEASE)
+    assert note(Told(), phase="Quarantined", decision=RELEASE, earlier=RELEASE) == (Told(), "")
+    for told_before, earlier in ((told, ""), (told, RELEASE), (Told(), RELEASE)):
+        without, noted = note(told_before, phase="Quarantined", decision="", earlier=earlier)
+        assert noted == NONE_EARLIER
+        # What is written from then on is a decision, also while the watch has not brought the note back yet.
+        again, noted = note(without, phase="Quarantined", decision=RELEASE, earlier=earlier)
+        assert (again, noted) == (without, NONE_EARLIER)
+    # Another word is another decision.
+    assert note(Told(), phase="Quarantined", decision=RELEASE, earlier=UNDO)[1] == NONE_EARLIER
+    assert note(Told(), phase="Quarantined", decision=RELEASE, earlier=NONE_EARLIER) == (Told(), "")
+    assert note(Told(), phase="Quarantined")[1] == NONE_EARLIER
+    assert noticed(Told(), INSTALLED) == Told()
+
+
+def test_a_note_that_could_not_be_written_is_told_again_at_rest() -> None:
+    early = seen(phase="Quarantined", decision=RELEASE)
+    told = OfRestores().at_rest(Told(), early, Wait("decide", reason="AwaitsDecision"), NOW)
+    assert told.fields == {"earlierDecision": RELEASE}
+
+
 @pytest.mark.parametrize("phase", ["Restoring", "Quarantined", "Undoing"])
 def test_it_is_taken_back_from_anywhere(phase: str) -> None:
-    found = decide(seen(2, phase=phase, quarantined=2, decision=UNDO), Memory(), 0.0, BESIDE)
+    # Also if that stood there before the quarantine: it reaches no member.
+    found = decide(seen(2, phase=phase, decision=UNDO, earlier=UNDO), Memory(), 0.0, BESIDE)
     assert isinstance(found, Start)
     assert found.order.operation is Operation.UNDO
 
@@ -150,7 +188,7 @@ def test_after_its_end_nothing_is_done(phase: str) -> None:
 def test_in_quarantine_a_word_has_it_compared_again() -> None:
     order = Order(Operation.RESTORE, "u1", 1)
     memory = ended(started(Memory(), order), Outcome.SUCCEEDED, 0.0, period=1, chance=0.0)
-    quarantined = seen(phase="Quarantined", quarantined=1)
+    quarantined = seen(phase="Quarantined", earlier=NONE_EARLIER)
     assert isinstance(decide(quarantined, memory, 0.0, BESIDE), Wait)
     asked = replace(quarantined, wishes=replace(quarantined.wishes, run_now="again"))
     assert isinstance(decide(asked, memory, 0.0, BESIDE), Start)
@@ -178,7 +216,7 @@ def test_a_run_goes_on_to_its_end_when_its_object_is_deleted() -> None:
 @pytest.mark.parametrize("operation", [Operation.RELEASE, Operation.UNDO])
 def test_who_waits_for_what_was_decided_waits_for_a_status_of_that_generation(operation: Operation) -> None:
     """kubectl wait passes over conditions of an older one."""
-    decided, order = seen(3, phase="Quarantined", quarantined=2), Order(operation, "u1", 0)
+    decided, order = seen(3, phase="Quarantined", earlier=NONE_EARLIER), Order(operation, "u1", 0)
     begun = OfRestores().begun(Told(phase="Quarantined", generation=2), decided, order, Lane.RESTORES, "it was decided")
     told = OfRestores().after(begun, decided, order, Ending(Outcome.SUCCEEDED, report={}), RUN)
     status = composed({}, told, NOW, frozenset({"conditions", "observedGeneration", "phase"}))
@@ -196,8 +234,8 @@ class _World:
     now: float = 0.0
     #: "", restoring, quarantined, released, undone
     record: str = ""
-    #: Generation of the object when the quarantine was reached.
-    read_from: int = 10**9
+    #: Whether the decision in the spec was written when its status said that the quarantine is there.
+    decided_in_time: bool = False
 
 
 class History(RuleBasedStateMachine):
@@ -214,14 +252,16 @@ class History(RuleBasedStateMachine):
 
     def _edit(self, **fields: Any) -> None:
         seen = self.world.seen
+        if "decision" in fields:
+            self.world.decided_in_time = self.restore.phase == restores.QUARANTINED
         self.world.seen = replace(seen, generation=seen.generation + 1, restore=replace(self.restore, **fields))
 
     def _write(self) -> None:
         """The status that is told becomes what is seen."""
         status = composed({}, self.world.told, NOW)
         found = {"phase": status.get("phase", ""), "carried_out": status.get("observedGeneration", 0)}
-        found["quarantined"] = status.get("quarantinedGeneration", self.restore.quarantined)
-        found["carried_out"] = self.world.told.generation
+        found["earlier"] = status.get("earlierDecision", self.restore.earlier)
+        found["carried_out"] = self.world.told.generation or self.restore.carried_out
         self.world.seen = replace(self.world.seen, restore=replace(self.restore, **found))
 
     @rule(confirm=st.sampled_from(["", BACKUP]))
@@ -235,6 +275,16 @@ class History(RuleBasedStateMachine):
         if self.restore.decision != decision:
             self._edit(decision=decision)
 
+    @rule()
+    def edit(self) -> None:
+        """Something that decides nothing: as the Secret with the key, which is not needed any more."""
+        self._edit()
+
+    @rule()
+    def operator_sees(self) -> None:
+        """Each version that the watch brings; while no operator leads, some are missed."""
+        self.world.told = noticed(self.world.told, self.world.seen)
+
     @rule(seconds=st.sampled_from([1.0, 700.0, 30_000.0]))
     def time_passes(self, seconds: float) -> None:
         self.world.now += seconds
@@ -247,25 +297,30 @@ class History(RuleBasedStateMachine):
     @rule(breaks=st.booleans(), decision=st.sampled_from([None, RELEASE, UNDO]))
     def operator_looks(self, breaks: bool, decision: str | None) -> None:
         world, tells = self.world, OfRestores()
+        self.operator_sees()
         held = world.record in ("restoring", "quarantined")
         beside = Beside(replace(INSTALLED, quarantined=held))
         action = decide(world.seen, world.memory, world.now, beside)
         if not isinstance(action, Start):
             assert isinstance(action, Wait)
+            world.told = tells.at_rest(world.told, world.seen, action, NOW)
+            self._write()
             return
         order = action.order
         world.memory = started(world.memory, order)
         world.told = tells.begun(world.told, world.seen, order, action.lane, action.why)
         self._write()
+        # A run is for the decision that it began with.
+        in_time = world.decided_in_time
         if decision and decision != self.restore.decision:
             self._edit(decision=decision)
-        ending = self._run(order, breaks)
+        ending = self._run(order, breaks, in_time=in_time)
         world.memory = ended(world.memory, ending.outcome, world.now, period=21600, chance=0.0, reasons=ending.reasons)
         world.told = tells.after(world.told, world.seen, order, ending, RUN)
         self._write()
 
-    def _run(self, order: Order, breaks: bool) -> Ending:
-        """What the playbooks do and refuse."""
+    def _run(self, order: Order, breaks: bool, *, in_time: bool) -> Ending:
+        """What the playbooks do and refuse; ``in_time``: see ``_World.decided_in_time``."""
         world = self.world
         if order.operation is Operation.RESTORE:
             if world.record in ("released", "undone"):
@@ -278,13 +333,13 @@ class History(RuleBasedStateMachine):
                 world.told = replace(world.told, phase="Restoring")
                 return Ending(Outcome.FAILED)
             if world.record != "quarantined":
-                world.record, world.read_from = "quarantined", world.seen.generation
+                world.record = "quarantined"
             return Ending(Outcome.SUCCEEDED, report={"phase": "Quarantined"}, facts={"drift": {"members": []}})
         if breaks:
             return Ending(Outcome.FAILED)
         if order.operation is Operation.RELEASE:
             assert world.record == "quarantined"
-            assert world.seen.generation > world.read_from, "somebody decided who could read what differs"
+            assert in_time, "somebody decided who could read what differs"
             world.record = "released"
         else:
             assert world.record in ("restoring", "quarantined")

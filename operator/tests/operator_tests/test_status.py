@@ -1,47 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status: phases, conditions with honest times, and as few writes as there are changes."""
+"""Status: phases, conditions with honest times."""
 
 from __future__ import annotations
 
 import functools
-import threading
-import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
-from ansible_collections.karmada.installer.tests.unit.support.moments import until
-from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from karmada_operator import kinds, status, status_writer, telling
+from karmada_operator import kinds, status, telling
 from karmada_operator.executor import Ending, Task
-from karmada_operator.kinds import Key, Lane
+from karmada_operator.kinds import Lane
 from karmada_operator.orders import Operation, Order, Outcome, Seen
 from karmada_operator.probes import Member
 from karmada_operator.status import Condition, Told, after, at_rest, at_task, begun, composed
-from karmada_operator.status_writer import StatusWriter
 
-from operator_tests.stand_ins import GROUP, KIND, PREFIX, live, widget
+from operator_tests.statuses import NOW, ORDER, READY, REPORT, conditions
 
-NOW = datetime(2026, 11, 23, tzinfo=UTC)
-ORDER = Order(Operation.INSTALL, "u", 3)
 REAL = kinds.load()["KarmadaDeployment"]
 RUN = {"id": "r", "playbook": "karmada.installer.install", "startTime": "2026-11-23T00:00:00Z"}
-READY = {"type": "Ready", "status": "True", "reason": "AllReady", "message": ""}
-REPORT = {"phase": "Completed", "installed": True, "observedGeneration": 3, "conditions": [READY]}
 tasks = st.builds(Task, st.just("P"), st.just("role"), st.just("T"), st.sampled_from(["", *phases.ORDER]))
-
-
-def conditions(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {each["type"]: each for each in found["conditions"]}
 
 
 @settings(deadline=None)
@@ -156,6 +141,42 @@ def test_a_member_that_the_document_does_not_list_may_be_lost() -> None:
     found = composed({}, told, NOW)
     assert found["members"][0]["ready"] is False
     assert conditions(found)["Ready"]["status"] == "True"
+
+
+def of_many(*changed: Member, away: str = "") -> dict[str, Any]:
+    """Status of a control plane with 1,100 listed members, all ready at the last run, and what has changed since."""
+    names = [f"m{number:04}" for number in range(1100)]
+    entries = [{"name": name, "ready": True, "reason": "ClusterReady"} for name in names[:1000]]
+    now = {name: Member(name, True, "ClusterReady") for name in names if name != away}
+    now |= {each.name: each for each in changed}
+    report = {**WORKING, "members": entries, "membersReady": "1100/1100"}
+    told = Told(report=report, members=tuple(now.values()), listed=frozenset(names))
+    found = composed({}, told, NOW)
+    assert composed(found, told, NOW + timedelta(hours=1)) == found, "nothing has changed, so nothing is to be written"
+    return found
+
+
+def test_of_more_members_than_a_report_has_entries_each_that_is_lost_is_told() -> None:
+    found = of_many()
+    assert (found["membersReady"], len(found["members"])) == ("1100/1100", 1000)
+    assert conditions(found)["Ready"]["status"] == "True"
+    for name in ("m0007", "m1042"):
+        found = of_many(Member(name, False, "ClusterNotReachable"))
+        assert (found["membersReady"], len(found["members"])) == ("1099/1100", 1000)
+        assert conditions(found)["MembersReady"]["message"] == f"not ready, or not as listed: {name}"
+        assert conditions(found)["Ready"]["status"] == "False"
+        (lost,) = (each for each in found["members"] if not each["ready"])
+        assert (lost["name"], lost["reason"]) == (name, "ClusterNotReachable")
+        found = of_many(away=name)
+        assert found["membersReady"] == "1099/1100"
+        assert conditions(found)["MembersReady"]["message"] == f"not ready, or not as listed: {name}"
+        assert [each["reason"] for each in found["members"] if not each["ready"]] == ["NotJoined"]
+
+
+def test_a_member_that_others_have_registered_since_is_counted_in_both() -> None:
+    states = tuple(Member(name, True, "ClusterReady") for name in ("m1", "other"))
+    found = composed({}, Told(report={**WORKING, "membersReady": "1/1"}, members=states, listed=frozenset({"m1"})), NOW)
+    assert found["membersReady"] == "2/2"
 
 
 def test_a_control_plane_that_does_not_answer_is_not_ready_with_the_reason() -> None:
@@ -316,111 +337,3 @@ def validator() -> jsonschema.protocols.Validator:
 
 def judged(document: dict[str, Any]) -> list[str]:
     return [each.message for each in validator().iter_errors(document["status"])]
-
-
-def test_the_newest_is_written_once_in_a_while(api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status_writer, "BETWEEN", 3600.0)
-    clock = [0.0]
-    api.put(PREFIX, widget("x", uid="u"))
-    writer, key = StatusWriter(cluster, {"Widget": KIND}, clock=lambda: clock[0]), Key("Widget", "a", "x")
-
-    def tell(phase: str) -> None:
-        writer.tell(key, "u", lambda told: replace(told, phase=phase))
-
-    def writes() -> int:
-        return sum(method == "PATCH" for method, _ in api.requests)
-
-    def phase() -> Any:
-        return live(api, "x").get("status", {}).get("phase")
-
-    writer.start()
-    tell("Preflight")
-    until(lambda: phase() == "Preflight")
-    for each in ("Installing", "Waiting", "InstallCRD"):
-        tell(each)
-    time.sleep(0.1)
-    assert phase() == "Preflight"
-    clock[0] = 3601.0
-    tell("Completed")
-    until(lambda: phase() == "Completed")
-    assert writes() == 2
-    clock[0] = 7300.0
-    tell("Completed")
-    writer.stop()
-    writer.join(300)
-    assert writes() == 2, "nothing new, no write"
-    assert sum(path.startswith(f"/apis/{GROUP}/namespaces/a/widgets/x/status?") for _, path in api.requests) == 2
-
-
-def test_a_write_that_fails_is_repeated_and_one_for_another_object_is_not(
-    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(status_writer, "BETWEEN", 0.01)
-    cluster.retry_seconds = 0.0
-    api.put(PREFIX, widget("x", uid="u"))
-    api.put(PREFIX, widget("y", uid="new"))
-    api.faults.append(Fault("status", method="PATCH", path="widgets/x", status=500, times=3))
-    writer = StatusWriter(cluster, {"Widget": KIND})
-    writer.start()
-    writer.tell(Key("Widget", "a", "x"), "u", lambda told: replace(told, phase="Waiting"))
-    writer.tell(Key("Widget", "a", "y"), "old", lambda told: replace(told, phase="Waiting"))
-    until(lambda: live(api, "x").get("status", {}).get("phase") == "Waiting")
-    writer.stop()
-    writer.join(300)
-    assert "status" not in live(api, "y")
-
-
-def test_a_status_that_is_refused_is_written_when_it_is_another_one(
-    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(status_writer, "BETWEEN", 0.01)
-    api.put(PREFIX, widget("x", uid="u"))
-    api.faults.append(Fault("status", method="PATCH", status=422))
-    writer, key = StatusWriter(cluster, {"Widget": KIND}), Key("Widget", "a", "x")
-    writer.start()
-    writer.tell(key, "u", lambda told: replace(told, phase="Waiting"))
-    until(lambda: api.faults[0].times == 0)
-    writer.tell(key, "u", lambda told: replace(told, phase="Completed"))
-    until(lambda: live(api, "x").get("status", {}).get("phase") == "Completed")
-    writer.stop()
-    writer.join(300)
-    assert sum(method == "PATCH" for method, _ in api.requests) == 2
-
-
-def test_an_operator_that_starts_writes_nothing_that_is_there(api: StubApi, cluster: Cluster) -> None:
-    told = at_rest(Told(report=REPORT), 3, paused=False)
-    api.put(PREFIX, {**widget("x", uid="u"), "status": composed({}, told, NOW)})
-    heard: list[Key] = []
-    writer = StatusWriter(cluster, {"Widget": KIND}, lambda key, _status: heard.append(key))
-    writer.start()
-    writer.tell(Key("Widget", "a", "x"), "u", lambda _told: at_rest(Told(), 3, paused=False))
-    until(lambda: heard)
-    writer.stop()
-    writer.join(300)
-    assert [method for method, _ in api.requests if method != "GET"] == []
-
-
-def test_who_may_not_lead_any_more_tells_nothing(
-    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its run was cancelled because it lost the Lease, while that of the next leader is under way."""
-    monkeypatch.setattr(status_writer, "BETWEEN", 0.01)
-    api.put(PREFIX, widget("x", uid="u"))
-    lost = threading.Event()
-
-    def leads() -> None:
-        if lost.is_set():
-            raise LockLost("somebody else took it")
-
-    writer, key = StatusWriter(cluster, {"Widget": KIND}), Key("Widget", "a", "x")
-    writer.only_while(leads)
-    writer.start()
-    writer.tell(key, "u", lambda told: replace(told, phase="Waiting"))
-    until(lambda: live(api, "x").get("status", {}).get("phase") == "Waiting")
-    lost.set()
-    writer.tell(key, "u", lambda told: replace(told, phase="Failed"))
-    writer.stop()
-    writer.join(300)
-    assert not writer.is_alive()
-    assert live(api, "x")["status"]["phase"] == "Waiting"
-    assert cluster.before_write is None, "whoever else uses the client is not asked"

@@ -12,16 +12,19 @@ from collections.abc import Callable
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from karmada_operator import leader
 from karmada_operator.events import EventSender
+from karmada_operator.executor import MESSAGE, told
 from karmada_operator.kinds import Key
 from karmada_operator.metrics import Metrics, Server
 
 from operator_tests.stand_ins import EVENTS, KIND
 
 KEY = Key("Widget", "a", "x")
+NO_CREDENTIAL = ProblemsError(Problem("the exec plugin failed", "users[0]", reason=Reason.CREDENTIALS_UNAVAILABLE))
 LEASES = "apis/coordination.k8s.io/v1/leases"
 
 
@@ -51,6 +54,16 @@ def test_equal_events_are_a_series(api: StubApi, cluster: Cluster) -> None:
     assert "series" not in third
 
 
+@pytest.mark.parametrize("text", ["x", "\u00fc", "\u4e2d", "\U0001f600", "x\u00fc"])
+def test_a_long_note_has_as_many_bytes_as_an_api_server_takes(text: str) -> None:
+    for length in (100, 341, 342, 1023, 1024, 5000):
+        found = told(text * length)
+        assert len(found.encode()) <= MESSAGE
+        whole = text * length
+        assert found == whole or (found.endswith("\u2026") and whole.startswith(found[:-1]))
+        assert len(found.encode()) > MESSAGE - 8 or found == whole
+
+
 def test_an_event_that_somebody_deleted_is_made_anew(api: StubApi, cluster: Cluster) -> None:
     sender = EventSender(cluster, {"Widget": KIND}, "me")
     sender.start()
@@ -61,6 +74,27 @@ def test_an_event_that_somebody_deleted_is_made_anew(api: StubApi, cluster: Clus
     until(lambda: len(events(api)) == 2)
     sender.stop()
     sender.join(300)
+
+
+@pytest.mark.parametrize("error", [NO_CREDENTIAL, KeyError("uid")], ids=["credential", "defect"])
+def test_an_event_that_cannot_be_sent_keeps_no_other_from_that(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    real, left = Cluster.create, [error]
+
+    def create(self: Cluster, obj: dict[str, object]) -> object:
+        if left:
+            raise left.pop()
+        return real(self, obj)
+
+    monkeypatch.setattr(Cluster, "create", create)
+    sender = EventSender(cluster, {"Widget": KIND}, "me")
+    sender.start()
+    for reason in ("One", "Two"):
+        sender.send(KEY, "u", reason, "x")
+    sender.stop()
+    sender.join(300)
+    assert [each["reason"] for each in events(api)] == ["Two"]
 
 
 def events(api: StubApi) -> list[dict]:

@@ -111,6 +111,43 @@ def test_a_lane_may_change_while_it_waits(queue: WorkQueue) -> None:
     assert taken(queue) == ["x"]
 
 
+def test_who_waits_keeps_its_place_however_often_it_is_looked_at(queue: WorkQueue) -> None:
+    queue.bounds[Lane.CHANGES] = 1
+    queue.add(key("first"), Lane.CHANGES)
+    running, order = queue.take(0), []
+    for number in range(3):
+        queue.add(key(f"o{number}"), Lane.CHANGES)
+    for _ in range(6):
+        assert running
+        if running.key != key("o0"):
+            # A workload of o0 changes while it waits.
+            queue.add(key("o0"), Lane.QUICK)
+            turn = queue.take(0)
+            assert turn
+            assert (turn.key, turn.lane) == (key("o0"), Lane.QUICK)
+            queue.add(key("o0"), Lane.CHANGES)
+            queue.done(key("o0"))
+        queue.done(running.key)
+        running = queue.take(0)
+        assert running
+        order.append(running.key.name)
+        # The others are edited again, and again.
+        queue.add(running.key, Lane.CHANGES)
+    assert order[:3] == ["o0", "o1", "o2"]
+    assert sorted(order[3:]) == ["o0", "o1", "o2"]
+
+
+def test_a_place_that_nobody_waits_for_any_more_is_not_kept(queue: WorkQueue) -> None:
+    queue.add(key("x"), Lane.CHANGES)
+    queue.add(key("x"), Lane.QUICK)
+    assert taken(queue) == ["x"]
+    queue.done(key("x"))
+    queue.bounds[Lane.CHANGES] = 1
+    for name in "yx":
+        queue.add(key(name), Lane.CHANGES)
+    assert taken(queue) == ["y"]
+
+
 def test_who_waits_is_woken() -> None:
     queue, found = WorkQueue(BOUNDS), []
     waiting = threading.Thread(target=lambda: found.append(queue.take(300)))
@@ -212,3 +249,23 @@ TestHistories = Histories.TestCase
 TestHistories.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+def test_who_waits_for_a_run_is_known(queue: WorkQueue, clock: Clock) -> None:
+    for name in "abc":
+        queue.add(key(name), Lane.CHANGES)
+    queue.add(key("routine"), Lane.ROUTINE)
+    queue.add(key("later"), Lane.DELETIONS, 60)
+    queue.add(key("look"), Lane.QUICK)
+    assert sorted(taken(queue)) == ["a", "b", "look", "routine"]
+    queue.add(key("a"), Lane.CHANGES)
+    queue.add(key("next"), Lane.ROUTINE)
+    assert queue.waiting(2) == set()
+    clock.now = 2
+    assert queue.waiting(2) == {key("c")}, "an edit of one that runs waits for itself, and a look for nobody"
+    assert queue.waits(key("c"))
+    queue.done(key("b"))
+    assert taken(queue) == ["c"]
+    assert not queue.waits(key("c"))
+    clock.now = 62
+    assert queue.waiting(2) == {key("later")}

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Course of a run in the workloads of an instance: which of their changes are its own. Pure.
+
+A run writes by server-side apply, so each of its writes moves the hash or the time that it leaves in the metadata
+(``mark_of``). A change of the spec that moves neither is somebody else's. Where a watch lists anew, our write and a
+later one of somebody else may be seen at once: then the times of both tell, to the second (``edited_since``). What the
+run deletes is in its report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import recorded_hash
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.readiness import reason_not_ready
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER, INSTANCE_LABEL
+
+from .kinds import Key
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Parts of a Deployment or StatefulSet that are kept. ``trouble`` says why it is not ready, empty if it is.
+
+    ``mark`` changes with each write of ours that changes something, and with those of nobody else. ``touched`` says
+    whether somebody else has written the spec in a later second than that of our last write.
+    """
+
+    uid: str
+    generation: int
+    instance: str
+    trouble: str
+    mark: str = ""
+    touched: bool = False
+    version: str = field(default="", compare=False)
+
+
+Snapshot = dict[Key, Workload]
+
+
+def workload_of(obj: Object) -> Workload:
+    """Parts of a workload that are kept."""
+    meta = obj["metadata"]
+    return Workload(
+        uid=str(meta["uid"]),
+        generation=int(meta.get("generation") or 0),
+        instance=str((meta.get("labels") or {}).get(INSTANCE_LABEL, "")),
+        trouble=reason_not_ready(obj) or ("it is scaled to no pods" if obj["spec"].get("replicas") == 0 else ""),
+        mark=mark_of(obj),
+        touched=edited_since(obj),
+        version=str(meta.get("resourceVersion", "")),
+    )
+
+
+def mark_of(obj: Object) -> str:
+    """Hash that our last write left in an object, and its time to the second; the status is not ours.
+
+    An API server moves that time with each apply that changes something, as the repair of what somebody has edited,
+    after which the hash is what it was; writes of others, and of controllers, leave both.
+    """
+    # Half of the hash is enough to tell two apart, and a thousand objects have seven workloads each.
+    return f"{(recorded_hash(obj) or '')[:32]} {_our_time(obj)}"
+
+
+def edited_since(obj: Object) -> bool:
+    """Return whether somebody else has written the spec of an object in a later second than we have last."""
+    ours = _our_time(obj)
+    others = [
+        str(each.get("time", ""))
+        for each in obj["metadata"].get("managedFields") or ()
+        if each.get("manager") != FIELD_MANAGER and "f:spec" in (each.get("fieldsV1") or ())
+    ]
+    # All are written in one form, in UTC, so their order is that of the texts.
+    return bool(ours) and max(others, default="") > ours
+
+
+def _our_time(obj: Object) -> str:
+    """Time of our last write as an API server writes it; empty if there was none."""
+    entries = obj["metadata"].get("managedFields") or ()
+    ours = [each for each in entries if each.get("manager") == FIELD_MANAGER and not each.get("subresource")]
+    return max((str(each.get("time", "")) for each in ours), default="")
+
+
+def deleted_by(report: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
+    """Kind and "namespace/name" of what a run has deleted, by its report; None where that has no room for all."""
+    changes = report.get("changes") or ()
+    if int(report.get("changesTotal") or 0) > len(changes):
+        return None
+    return frozenset((str(each["kind"]), str(each["name"])) for each in changes if each.get("action") == "deleted")
+
+
+class Course:
+    """Workloads of an instance since a run began, or since they were looked at first, when nothing ran.
+
+    ``answered`` are workloads that somebody edits in each run, as a controller may that reacts to our writes: one more
+    run has answered that, and from then on it is taken as it is.
+    """
+
+    def __init__(self, there: Snapshot, answered: frozenset[Key] = frozenset()) -> None:
+        self._newest = dict(there)
+        self._answered = answered
+        #: Each that somebody else has edited since our last write, as it was before.
+        self._before: Snapshot = {}
+        #: See ``deleted_by``; until a run has told, every deletion is one of its own.
+        self.deleted: frozenset[tuple[str, str]] | None = None
+
+    @property
+    def edited(self) -> frozenset[Key]:
+        """Workloads that somebody else has edited since our last write."""
+        return frozenset(self._before)
+
+    def see(self, key: Key, live: Workload | None) -> None:
+        """Take an event of the watch."""
+        if live is None:
+            return
+        known = self._newest.get(key)
+        self._newest[key] = live
+        if known is None or live.uid != known.uid or live.mark != known.mark:
+            self._before.pop(key, None)
+            # What was there before anybody looked may have been edited long ago.
+            if known is not None and live.touched:
+                self._before[key] = replace(live, generation=live.generation - 1)
+        elif live.generation != known.generation:
+            self._before.setdefault(key, known)
+
+    def left(self, now: Snapshot) -> Snapshot:
+        """Workloads as the run has left them, or would have if nobody had interfered, given what is there now."""
+        edited = {key: was for key, was in self._before.items() if key in now and key not in self._answered}
+        gone = {}
+        if self.deleted is not None:
+            gone = {
+                key: was
+                for key, was in self._newest.items()
+                if key not in now and (key.kind, f"{key.namespace}/{key.name}") not in self.deleted
+            }
+        return {**now, **edited, **gone}
