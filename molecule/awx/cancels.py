@@ -22,9 +22,9 @@ import audit
 import awx_runner
 from awx_runner import Done
 from awx_site import UNTIL_NEXT_SECONDS, Site, Unseen, answered, output, time_of, until
+from figures import keep_figure
 from interrupt import Trigger, within_course
 from kill_tree import descendants
-from steady_client import keep_figure
 
 FIRST, SECOND = "first", "second"
 #: Part of an install → between which shares of its time it is canceled. After the first part there is enough to do for

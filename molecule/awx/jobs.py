@@ -42,9 +42,7 @@ import backups  # noqa: E402
 import cancels  # noqa: E402
 from awx_runner import stored  # noqa: E402
 from awx_site import SOURCE, Site, Unseen, answered, created  # noqa: E402
-
-#: Seconds that a job may take longer than ansible-playbook.
-MORE_SECONDS = 3.0
+from figures import keep_figure  # noqa: E402
 
 
 def update(site: Site) -> None:
@@ -95,6 +93,9 @@ def workflow(site: Site) -> None:
             ]
             site.course.write_text(json.dumps(course), encoding="utf-8")
     print(f"phases in artifacts: {phases}")
+    # install and members have compared it with what they were to carry out.
+    if not artifacts.get("karmada_document_seen", {}).get("parts"):
+        raise Unseen("the check has not said what it has checked")
     if phases["report"] != "Completed" or phases["install"] != "Completed":
         raise Unseen("the artifacts do not tell that the control plane is there")
 
@@ -107,7 +108,7 @@ def job(site: Site, verb: str, answers: Mapping[str, str], *, unchanged: bool) -
 
 
 def compare(site: Site, rounds: int) -> None:
-    """A job takes hardly longer than the same playbook by hand, in the same folder with the same credential."""
+    """Keep as a figure how much longer a job takes than the playbook by hand, in the same folder and credential."""
     inside = site.root / "by-hand"
     shutil.rmtree(inside, ignore_errors=True)
     shutil.copytree(site.root / "checkout", inside / "project")
@@ -117,17 +118,18 @@ def compare(site: Site, rounds: int) -> None:
     environment |= {"HOME": str(inside), "ANSIBLE_COLLECTIONS_PATH": str(PROJECT / "collections")}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     command = ["ansible-playbook", "-i", SOURCE, "playbooks/install.yml"]
-    more = []
+    more, pairs = [], []
     for _ in range(rounds):
         began = time.monotonic()
         subprocess.run(command, check=True, cwd=inside / "project", env=environment, stdout=subprocess.DEVNULL)
         by_hand = time.monotonic() - began
         by_job = site.succeeded("install").seconds
         more.append(by_job - by_hand)
-        print(f"ansible-playbook: {by_hand:.1f} s; over AWX's wire: {by_job:.1f} s")
+        pairs.append(f"{by_hand:.1f} s and {by_job:.1f} s")
     shutil.rmtree(inside)
-    if min(more) > MORE_SECONDS:
-        raise Unseen(f"a job takes {min(more):.1f} s longer")
+    told = f"by hand and as a job {', '.join(pairs)}: {min(more):.1f} s longer at least"
+    print(told)
+    keep_figure(site.figures, "a job beside ansible-playbook", told)
 
 
 def main() -> int:

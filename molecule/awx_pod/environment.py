@@ -35,10 +35,10 @@ sys.path[:0] = [
 
 import image  # noqa: E402
 import root as newest  # noqa: E402
+from figures import keep_figure  # noqa: E402
 from karmada_lab import rootfs  # noqa: E402
 from karmada_lab.errors import LabError  # noqa: E402
 from karmada_lab.state import Lab  # noqa: E402
-from steady_client import keep_figure  # noqa: E402
 
 DEFINITION = PROJECT / "ee/execution-environment.yml"
 COLLECTIONS = "usr/share/ansible/collections"

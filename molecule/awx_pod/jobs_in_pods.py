@@ -39,8 +39,8 @@ from awx_credentials import Credential  # noqa: E402
 from awx_runner import SOMEBODY, Awx, Done  # noqa: E402
 from awx_site import UNTIL_NEXT_SECONDS, Site, Unseen  # noqa: E402
 from container_group import CONTAINER, AwxInPods, Group, Worker, words  # noqa: E402
+from figures import keep_figure  # noqa: E402
 from interrupt import Trigger, within_course  # noqa: E402
-from steady_client import keep_figure  # noqa: E402
 
 NAMESPACE = "awx"
 #: Where the execution environment has collections.

@@ -3,6 +3,7 @@
 
     image.py [--artifacts FOLDER] [--etcd VERSION] [--programs] REFERENCE
                                                                 prints the archive as nodes of the lab see it
+    image.py --base                                             makes what stays in the cache, for one that is made soon
 
 Debian, the virtual environment and the product are a layer each, and the first two stay in the lab's cache. FOLDER has
 artifacts that were prepared; it is /opt/artifacts in the image, as in one that a site without internet derives. With a
@@ -239,13 +240,18 @@ def main() -> int:
     parser.add_argument("--artifacts", type=Path)
     parser.add_argument("--etcd", default="")
     parser.add_argument("--programs", action="store_true")
-    parser.add_argument("reference")
+    parser.add_argument("--base", action="store_true")
+    parser.add_argument("reference", nargs="?")
     options = parser.parse_args()
+    if options.base == bool(options.reference):
+        parser.error("either --base or a reference")
     lab = Lab.from_environment()
     try:
         (lab.cache / "images").mkdir(parents=True, exist_ok=True)
         root, venv = debian(lab), newest.venv(lab)
         below = [kept_layer(lab, root, ""), kept_layer(lab, venv, str(newest.VENV).lstrip("/"))]
+        if options.base:
+            return 0
         with tempfile.TemporaryDirectory(dir=lab.cache) as work:
             folder, top = Path(work) / "product", Path(work) / "product.tar"
             folder.mkdir()

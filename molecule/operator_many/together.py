@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared" / "tools"))
-from steady_client import keep_figure
+from figures import keep_figure
 
 LOOK_SECONDS = 1
 #: Other playbooks look only, and have turns of their own.

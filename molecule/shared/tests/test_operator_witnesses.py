@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import audit_requests
 import moments
 import pytest
 import status_course
@@ -35,7 +36,7 @@ def _request(at: float, run: str, what: str, *, verb: str = "patch", code: int =
 
 
 def _turns(*lines: str) -> list[turns.Turn]:
-    return turns.turns_of(turns.requests_in(lines))
+    return turns.turns_of(audit_requests.requests_in(lines, audit_requests.OF_RUNS))
 
 
 def test_turns_of_runs_follow_each_other() -> None:
@@ -76,20 +77,20 @@ COURSE = [
 
 
 def test_a_course_has_each_object_once() -> None:
-    course, seconds = moments.course_of(turns.requests_in(COURSE), "a")
+    course, seconds = moments.course_of(audit_requests.requests_in(COURSE), "a")
     assert course == [(0.0, "the run"), (4.0, "statefulsets/etcd"), (10.0, "deployments/api")]
     assert seconds == 20.0
 
 
 def test_a_course_of_two_writers_is_none() -> None:
     with pytest.raises(ValueError, match="2 runs have written"):
-        moments.course_of(turns.requests_in([*COURSE, _request(40, "two", "secrets/x")]), "a")
+        moments.course_of(audit_requests.requests_in([*COURSE, _request(40, "two", "secrets/x")]), "a")
 
 
 def _run_at(share: float, now: float, *lines: str, after: float = 0.0) -> str:
-    course, seconds = moments.course_of(turns.requests_in(COURSE), "a")
+    course, seconds = moments.course_of(audit_requests.requests_in(COURSE), "a")
     progress = moments.Progress()
-    for each in turns.requests_in(lines):
+    for each in audit_requests.requests_in(lines):
         progress.add(each)
     return moments.Moment(course, seconds, share, after).has_come(progress, now)
 
@@ -119,7 +120,7 @@ def test_a_moment_waits_for_a_run_that_has_begun_since_and_works() -> None:
 
 
 def test_each_kill_is_told_with_the_run_that_followed() -> None:
-    requests = turns.requests_in(
+    requests = audit_requests.requests_in(
         [*COURSE, _request(35, "two", "leases/x", verb="get"), _request(41, "two", "secrets/x")]
     )
     assert list(moments.told([(31.0, "kill 1"), (50.0, "kill 2")], list(requests))) == [
@@ -168,6 +169,35 @@ def _version(seen: float, phase: str, *, under_way: bool = True, run: str = "", 
 
 def _wrong(*versions: status_course.Version, cuts: tuple[float, ...] = ()) -> list[str]:
     return [line.partition(" ")[2] for line in status_course.wrong(versions, cuts)]
+
+
+def test_between_two_watches_conditions_may_have_changed_twice_and_nothing_goes_back(tmp_path: Path) -> None:
+    file = tmp_path / "versions"
+
+    def line(since: int, **more: Any) -> str:
+        stamp = {"lastTransitionTime": f"1970-01-01T00:00:{since:02}Z", "observedGeneration": 1}
+        conditions = [{"type": "Ready", "status": "True", **stamp}]
+        status = {"installed": True, "observedGeneration": 1, "conditions": conditions, "phase": "Completed", **more}
+        return json.dumps({"seen": 100.0, "metadata": {"uid": "u", "generation": 1}, "status": status})
+
+    def judged(*lines: str) -> list[str]:
+        (versions,) = status_course.read(lines).values()
+        return [each.partition(" ")[2] for each in status_course.wrong(versions, ())]
+
+    gap = json.dumps(status_course.GAP)
+    assert judged(line(1), line(2)) == [
+        "Ready stays True, and says that it has changed at 1970-01-01T00:00:02Z, not at 1970-01-01T00:00:01Z"
+    ]
+    assert judged(line(1), gap, line(2)) == []
+    assert judged(line(1), gap, line(2), line(3)), "that is for the first version after it only"
+    assert judged(line(2), gap, line(1)), "it goes back"
+    assert judged(line(1), gap, line(1, observedGeneration=0)) == ["observedGeneration goes back from 1 to 0"]
+    # A watch that is begun once more says so.
+    status_course.watch(file, ["true"], "x", "x")
+    assert file.read_text() == ""
+    file.write_text(line(1) + "\n")
+    status_course.watch(file, ["true"], "x", "x")
+    assert file.read_text().splitlines() == [line(1), gap]
 
 
 BACK = "the phase goes back within a run, from Waiting to Preflight"

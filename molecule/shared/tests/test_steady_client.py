@@ -10,6 +10,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
+import figures
 import pytest
 import steady_client
 from steady_client import Write
@@ -206,7 +207,7 @@ def test_figures_of_steps_are_kept_beside_each_other(tmp_path):
     found = {"acknowledged": 9, "failed": 1, "lost": [], "pause": 0.25, "command": {"from": 3.2, "to": 65.3}}
     file = tmp_path / "figures" / "one.json"
     for step in ("to 3", "to 5", "to 3"):
-        steady_client.keep_figure(file, step, steady_client.figure_of(found))
+        figures.keep_figure(file, step, steady_client.figure_of(found))
     figure = "9 writes, 1 failed, 0 lost, longest pause 0.25 s; the run 62 s"
     assert json.loads(file.read_text()) == {"to 3": figure, "to 5": figure}
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import audit_requests
 import writers
 
 LEASE = "karmada-system/karmada-installer"
@@ -76,6 +77,20 @@ def test_what_had_no_effect_is_no_write():
 def test_lines_of_others_and_half_of_one_are_left_out():
     of_another = line(1, "a", ONE).replace("karmada-installer", "kubectl")
     assert found(of_another, line(2, "a", ONE)[:-20]) == []
+
+
+def test_what_a_run_asks_and_what_the_operator_asks_by_itself_are_told_apart():
+    by_itself = leads(7, "a")
+    of_run = line(60.25, "b", ONE, resource="deployments/scale", took=2)
+    asked = line(5, "b", ONE, verb="get")
+    own, run = found(by_itself, of_run, asked)
+    assert (own.run, own.instance, own.pod, own.lease) == ("", "", "a", LEASE)
+    assert (run.run, run.instance, run.what, run.lease) == (ONE, "prod", "deployments/prod-webhook/scale", "")
+    assert str(run) == f"00:01:00.250 {ONE} patch deployments/scale team-a/prod-webhook"
+    assert run.answered - run.asked == 2
+    of_runs = audit_requests.requests_in([by_itself, of_run, asked], audit_requests.OF_RUNS)
+    assert [(each.asked, each.wrote) for each in of_runs] == [(60.25, True), (5.0, False)]
+    assert audit_requests.clock_of(run.asked) == "00:01:00"
 
 
 def test_who_tells_of_an_object_is_who_leads():

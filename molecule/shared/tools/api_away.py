@@ -18,7 +18,8 @@ from pathlib import Path
 
 import yaml
 from faulty_proxy import Upstream, upstream_of
-from steady_client import BROKEN_PROMISE, Record, keep_figure, longest_pause
+from figures import keep_figure
+from steady_client import BROKEN_PROMISE, Record, longest_pause
 
 LOOK = "/api/v1/namespaces?limit=1"
 EVERY_SECONDS = 0.25

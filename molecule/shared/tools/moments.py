@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import TextIO
 
 from audit import lines_since
-from turns import Request, clock_of, keep, requests_in
+from audit_requests import OF_RUNS, Request, clock_of, requests_in
+from figures import keep_figure
 
 #: What the course begins with: the first request of its run.
 BEGIN = "the run"
@@ -123,7 +124,7 @@ def wait(moment: Moment, log: Path, mark: str, namespace: str, within: float) ->
         if log.stat().st_ino == int(inode):
             stream.seek(int(offset))
         while time.monotonic() < end:
-            for each in requests_in(new_lines(stream)):
+            for each in requests_in(new_lines(stream), OF_RUNS):
                 if each.lease or not each.wrote or each.namespace == namespace:
                     progress.add(each)
             if run := moment.has_come(progress, time.time()):
@@ -166,7 +167,7 @@ def main() -> int:
             one.add_argument("--within", type=float, default=300.0, metavar="SECONDS")
     options = parser.parse_args()
     if options.command == "course":
-        course, seconds = course_of(requests_in(lines_since(options.log, options.since)), options.namespace)
+        course, seconds = course_of(requests_in(lines_since(options.log, options.since), OF_RUNS), options.namespace)
         options.course.write_text(json.dumps({"course": course, "seconds": seconds}, indent=1) + "\n")
         print(f"{len(course)} moments within {seconds:.1f} s")
         return 0
@@ -178,10 +179,10 @@ def main() -> int:
         return 0
     lines = [line.partition(" ") for line in options.kills.read_text().splitlines()]
     kills = [(float(at), words) for at, _, words in lines]
-    for words, figure in told(kills, list(requests_in(lines_since(options.log, options.since)))):
+    for words, figure in told(kills, list(requests_in(lines_since(options.log, options.since), OF_RUNS))):
         print(f"{words}: {figure}")
         if options.figures:
-            keep(options.figures, words, figure)
+            keep_figure(options.figures, words, figure)
     print(f"{len(kills)} kills, the last at {clock_of(kills[-1][0]) if kills else '-'}")
     return 0
 

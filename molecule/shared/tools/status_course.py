@@ -4,8 +4,8 @@
     status_course.py watch FILE --kubectl KUBECTL --kubeconfig FILE --namespace NAMESPACE KIND NAME
     status_course.py judge FILE [--cuts FILE] [--figures FILE]
 
-``watch`` writes a line of JSON for each version, as long as FILE.watching is there. ``judge`` says what is wrong in
-them, of each object that had the name:
+``watch`` writes a line of JSON for each version, as long as FILE.watching is there; begun once more, it first notes
+that what was in between is not in the file. ``judge`` says what is wrong in them, of each object that had the name:
 
 * a phase goes back within a run. A run begins where none was under way (Progressing), where ``lastRun`` changes, and
   once after each cut: a moment (seconds since 1970, the first word of a line of CUTS) at which whoever works was ended;
@@ -13,6 +13,9 @@ them, of each object that had the name:
   says how the control plane is, tells of a generation that is not carried out;
 * ``lastTransitionTime`` changes although the status of the condition does not, goes back, or is one to come;
 * Ready is true before the first installation has come to its end, or is lost although nobody has edited the object.
+
+Across what was not seen, a run may have begun, and a condition may have changed twice; nothing may have gone back in
+time.
 
 Exit code 1: something is wrong, or nothing was seen.
 """
@@ -28,12 +31,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from turns import clock_of, keep
+from audit_requests import clock_of
+from figures import keep_figure
 
 #: Order of phases within a run; the others end one.
 PHASES = ("Preflight", "Upgrading", "Installing", "Waiting", "InstallCRD", "Completed", "Deleting")
@@ -45,11 +49,16 @@ CLOCKS = 2.0
 WITHIN = 120.0
 
 Object = dict[str, Any]
+#: Line between versions of two watches.
+GAP: Object = {"gap": True}
 
 
 @dataclass(frozen=True)
 class Version:
-    """Version of an object: when it was seen, and what decides. Conditions: type → (status, since, generation)."""
+    """Version of an object: when it was seen, and what decides. Conditions: type → (status, since, generation).
+
+    ``after_a_gap``: nobody watched between the version before it and this one.
+    """
 
     seen: float
     uid: str
@@ -60,6 +69,7 @@ class Version:
     installed: bool
     run: str
     conditions: dict[str, tuple[str, str, int]]
+    after_a_gap: bool = False
 
     @classmethod
     def of(cls, line: Object) -> Version:
@@ -107,6 +117,9 @@ def watch(file: Path, command: Sequence[str], kind: str, name: str) -> None:
     marker = file.with_name(f"{file.name}.watching")
     words = [*command, "get", kind, "--watch", "--output-watch-events", "--output=json"]
     with file.open("a", encoding="utf-8") as out:
+        if out.tell():
+            out.write(json.dumps(GAP) + "\n")
+            out.flush()
         while marker.exists():
             # All of the kind: a watch of one by its name fails while there is none.
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
@@ -145,6 +158,20 @@ def _kept(event: Object, name: str) -> Object | None:
     }
 
 
+def read(lines: Iterable[str]) -> dict[str, list[Version]]:
+    """Versions of each object, by its UID, of the lines of a file."""
+    found: dict[str, list[Version]] = defaultdict(list)
+    unseen: set[str] = set()
+    for each in map(json.loads, lines):
+        if each == GAP:
+            unseen = set(found)
+            continue
+        version = Version.of(each)
+        found[version.uid].append(replace(version, after_a_gap=version.uid in unseen))
+        unseen.discard(version.uid)
+    return found
+
+
 # -- judging -----------------------------------------------------------------------------------------------------------
 
 
@@ -158,7 +185,7 @@ def wrong(versions: Sequence[Version], cuts: Iterable[float]) -> Iterator[str]:
             continue
         before = versions[number - 1]
         left = [each for each in left if now.seen - each <= WITHIN]
-        begins = before.status_of("Progressing") != "True" or now.run != before.run
+        begins = before.status_of("Progressing") != "True" or now.run != before.run or now.after_a_gap
         if _goes_back(before, now) and not begins:
             # Whoever worked was killed, and the next one begins; that happens once after each cut.
             if left and left[0] <= now.seen:
@@ -197,11 +224,11 @@ def _since(before: Version, now: Version) -> Iterator[str]:
             continue
         if generation < known[2]:
             yield f"observedGeneration of {kind} goes back from {known[2]} to {generation}"
-        if status == known[0] and since != known[1]:
+        if status == known[0] and since != known[1] and not (now.after_a_gap and since > known[1]):
             yield f"{kind} stays {status}, and says that it has changed at {since}, not at {known[1]}"
         if status != known[0] and since < known[1]:
             yield f"{kind} becomes {status}, and says that this was at {since}, before the change at {known[1]}"
-    lost = before.status_of("Ready") == "True" and now.status_of("Ready") == "False"
+    lost = before.status_of("Ready") == "True" and now.status_of("Ready") == "False" and not now.after_a_gap
     if lost and now.observed == now.generation == before.generation and not now.deleting:
         yield "Ready is lost, although nobody has changed anything"
 
@@ -226,17 +253,14 @@ def main() -> int:
         words = [options.kubectl, f"--kubeconfig={options.kubeconfig}", f"--namespace={options.namespace}"]
         watch(options.file, words, options.kind, options.name)
         return 0
-    by_uid: dict[str, list[Version]] = defaultdict(list)
-    for line in options.file.read_text().splitlines():
-        version = Version.of(json.loads(line))
-        by_uid[version.uid].append(version)
+    by_uid = read(options.file.read_text().splitlines())
     cuts = [float(line.split()[0]) for line in options.cuts.read_text().splitlines()] if options.cuts else []
     found = [line for versions in by_uid.values() for line in wrong(versions, cuts)]
     seen = sum(map(len, by_uid.values()))
     print("".join(f"{line}\n" for line in found), end="")
     print(f"{seen} versions of {len(by_uid)} objects of that name, {len(cuts)} cuts, {len(found)} things wrong")
     if options.figures:
-        keep(options.figures, "versions of the status", f"{seen}, of which {len(found)} were wrong")
+        keep_figure(options.figures, "versions of the status", f"{seen}, of which {len(found)} were wrong")
     return 1 if found or not seen else 0
 
 

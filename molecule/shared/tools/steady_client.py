@@ -34,6 +34,7 @@ from typing import Any
 
 import yaml
 from faulty_proxy import Upstream, upstream_of
+from figures import keep_figure
 
 BROKEN_PROMISE = 98
 NAMESPACE = "steady-client"
@@ -336,14 +337,6 @@ def broken(found: Mapping[str, Any], longest: float | None, *, no_failures: bool
         of_which = f", {pardoned} of them with {pardon!r}" if pardoned else ""
         told.append(f"{found['failed']} requests failed{of_which}")
     return told
-
-
-def keep_figure(file: Path, step: str, figure: str) -> None:
-    """Add the figure of one step, in words, to those of a scenario, which its record takes over."""
-    figures = json.loads(file.read_text()) if file.exists() else {}
-    figures[step] = figure
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def figure_of(found: Mapping[str, Any]) -> str:

@@ -11,36 +11,14 @@ turns overlap, so two have written at a time; no run has asked anything; or more
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from audit import is_write, lines_since
-
-_RUN = re.compile(r"karmada-installer \(run ([^)]+)\)")
-#: First status that refuses a request.
-_REFUSED = 400
-
-
-@dataclass(frozen=True)
-class Request:
-    """Request of a run that was answered. Times are seconds since 1970; ``what`` is resource and name.
-
-    ``wrote``: it was to change something, and was not refused. ``lease``: it is about a lock.
-    """
-
-    run: str
-    asked: float
-    answered: float
-    what: str
-    namespace: str
-    wrote: bool
-    lease: bool
+from audit import lines_since
+from audit_requests import OF_RUNS, Request, clock_of, requests_in
+from figures import keep_figure
 
 
 @dataclass
@@ -52,45 +30,6 @@ class Turn:
     first: float = 0.0
     last: float = 0.0
     writes: int = 0
-
-
-def moment_of(text: str) -> float:
-    """Seconds since 1970 of a time as the audit log has it."""
-    return datetime.fromisoformat(text).timestamp()
-
-
-def clock_of(moment: float) -> str:
-    """Time of day of a moment, in UTC."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S")
-
-
-def request_of(event: dict[str, Any]) -> Request | None:
-    """Request of a run; None for one of anybody else."""
-    named = _RUN.match(event.get("userAgent", ""))
-    if named is None or event.get("stage") not in ("ResponseComplete", "Panic"):
-        return None
-    target = event.get("objectRef") or {}
-    code = int((event.get("responseStatus") or {}).get("code") or 0)
-    parts = (target.get("resource", ""), target.get("name", ""), target.get("subresource", ""))
-    return Request(
-        run=named[1],
-        asked=moment_of(event["requestReceivedTimestamp"]),
-        answered=moment_of(event.get("stageTimestamp") or event["requestReceivedTimestamp"]),
-        what="/".join(filter(None, parts)),
-        namespace=target.get("namespace", ""),
-        wrote=is_write(event) and 0 < code < _REFUSED,
-        lease=target.get("resource") == "leases",
-    )
-
-
-def requests_in(lines: Iterable[str]) -> Iterator[Request]:
-    """Requests of runs; a line that is being written at this moment is left out."""
-    for line in lines:
-        # Most lines are of others, and reading them as JSON takes longest.
-        if line.endswith("\n") and "karmada-installer (run " in line:
-            found = request_of(json.loads(line))
-            if found is not None:
-                yield found
 
 
 def turns_of(requests: Iterable[Request]) -> list[Turn]:
@@ -117,13 +56,6 @@ def at_once(turns: Iterable[Turn]) -> list[str]:
     ]
 
 
-def keep(file: Path, step: str, figure: str) -> None:
-    """Add a figure to those of a record."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figures = json.loads(file.read_text()) if file.exists() else {}
-    file.write_text(json.dumps({**figures, step: figure}, indent=1) + "\n")
-
-
 def _log(text: str) -> tuple[Path, str]:
     log, _, mark = text.rpartition("=")
     return Path(log), mark
@@ -137,7 +69,7 @@ def main() -> int:
     parser.add_argument("--step", default="runs")
     parser.add_argument("--most-runs", type=int, metavar="N")
     options = parser.parse_args()
-    turns = turns_of(each for log, mark in options.logs for each in requests_in(lines_since(log, mark)))
+    turns = turns_of(each for log, mark in options.logs for each in requests_in(lines_since(log, mark), OF_RUNS))
     for each in turns:
         written = f"{each.writes} writes within {each.last - each.first:.1f} s" if each.writes else "no write"
         print(f"{clock_of(each.began)} run {each.run}: {written}")
@@ -148,7 +80,7 @@ def main() -> int:
     if many:
         print(f"these are more than {options.most_runs}")
     if options.figures:
-        keep(options.figures, options.step, f"{len(turns)} runs")
+        keep_figure(options.figures, options.step, f"{len(turns)} runs")
     return 1 if both or many or not turns else 0
 
 

@@ -20,69 +20,26 @@ Exit code 1: two writers, fewer runs than expected, too late, or nothing to be s
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from audit import OUR_AGENT, is_write, lines_since
-from steady_client import keep_figure
+from audit import lines_since
+from audit_requests import Request, clock_of, requests_in
+from figures import keep_figure
 
-_RUN = re.compile(rf"{OUR_AGENT} \(run (?P<id>(?P<instance>.+)-[0-9a-f]{{12}})\)")
-_POD = "authentication.kubernetes.io/pod-name"
-
-
-class Write(NamedTuple):
-    """A write that had an effect. Times in seconds since 1970; ``run`` is empty for what the operator itself wrote."""
-
-    received: float
-    answered: float
-    pod: str
-    run: str
-    instance: str
-    verb: str
-    resource: str
-    namespace: str
-    name: str
-
-    @property
-    def lease(self) -> str:
-        """The Lease that was written, as ``namespace/name``; empty if it was something else."""
-        return f"{self.namespace}/{self.name}" if self.resource == "leases" else ""
-
-    def __str__(self) -> str:
-        who, what = self.run or self.pod, f"{self.resource} {self.namespace}/{self.name}"
-        return f"{_clock(self.received)} {who} {self.verb} {what}"
+_clock = partial(clock_of, to="milliseconds")
 
 
-def writes_of(lines: Iterable[str]) -> Iterator[Write]:
+def writes_of(lines: Iterable[str]) -> Iterator[Request]:
     """Writes of the installer that succeeded, runs and operator alike, in the order of the log."""
-    for line in lines:
-        if OUR_AGENT not in line or not line.endswith("\n"):
-            continue  # of others, or being written at this moment
-        event = json.loads(line)
-        agent = event.get("userAgent", "")
-        if not agent.startswith(OUR_AGENT) or not is_write(event) or not 200 <= _code(event) < 300:
-            continue
-        run, target = _RUN.fullmatch(agent), event.get("objectRef") or {}
-        yield Write(
-            _seconds(event["requestReceivedTimestamp"]),
-            _seconds(event["stageTimestamp"]),
-            ((event.get("user") or {}).get("extra") or {}).get(_POD, [""])[0],
-            run["id"] if run else "",
-            run["instance"] if run else "",
-            event["verb"],
-            "/".join(part for part in (target.get("resource", ""), target.get("subresource", "")) if part),
-            target.get("namespace", ""),
-            target.get("name", ""),
-        )
+    return (each for each in requests_in(lines) if each.wrote)
 
 
-def second_writers(writes: Iterable[Write]) -> Iterator[str]:
+def second_writers(writes: Iterable[Request]) -> Iterator[str]:
     """A line for each write of a run, of these of one instance, while another one wrote, or after that had begun to."""
     former: set[str] = set()
     current, answered = "", 0.0
@@ -93,13 +50,13 @@ def second_writers(writes: Iterable[Write]) -> Iterator[str]:
         if each.run in former:
             yield f"{each}, after {current} had begun to write"
             continue
-        if current and each.received < answered:
+        if current and each.asked < answered:
             yield f"{each}, before the last write of {current} was answered at {_clock(answered)}"
         former.add(current)
         current, answered = each.run, each.answered
 
 
-def second_leaders(writes: Iterable[Write], lease: str, instances: Sequence[str]) -> Iterator[str]:
+def second_leaders(writes: Iterable[Request], lease: str, instances: Sequence[str]) -> Iterator[str]:
     """A line for each write of an object's status by another pod than the one that wrote the operator's Lease last."""
     leader, since = "", 0.0
     for each in sorted(writes):
@@ -108,7 +65,7 @@ def second_leaders(writes: Iterable[Write], lease: str, instances: Sequence[str]
                 leader, since = each.pod, each.answered
             continue
         tells = each.resource == "karmadadeployments/status" and each.name in instances and not each.run
-        if tells and leader and each.pod != leader and each.received > since:
+        if tells and leader and each.pod != leader and each.asked > since:
             yield f"{each}, while {leader} led since {_clock(since)}"
 
 
@@ -120,16 +77,16 @@ class Takeover(NamedTuple):
     goes_on: float | None
 
 
-def takeover(writes: Iterable[Write], at: float, instance: str, lease: str) -> Takeover:
+def takeover(writes: Iterable[Request], at: float, instance: str, lease: str) -> Takeover:
     """Takeover from the pod that led when it was disturbed; to write a Lease is no act, but its beginning."""
     ordered = sorted(writes)
-    before = [each for each in ordered if each.received < at]
+    before = [each for each in ordered if each.asked < at]
     former = next((each.pod for each in reversed(before) if each.lease == lease), "")
     earlier = {each.run for each in before}
-    after = [each for each in ordered if each.received >= at and each.pod != former] if former else []
+    after = [each for each in ordered if each.asked >= at and each.pod != former] if former else []
 
-    def first(found: Iterable[Write]) -> float | None:
-        return next((round(each.received - at, 1) for each in found), None)
+    def first(found: Iterable[Request]) -> float | None:
+        return next((round(each.asked - at, 1) for each in found), None)
 
     acts = [each for each in after if not each.lease]
     return Takeover(
@@ -137,18 +94,6 @@ def takeover(writes: Iterable[Write], at: float, instance: str, lease: str) -> T
         first(acts),
         first(each for each in acts if each.instance == instance and each.run not in earlier),
     )
-
-
-def _code(event: dict[str, Any]) -> int:
-    return int((event.get("responseStatus") or {}).get("code") or 0)
-
-
-def _seconds(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03d}"
 
 
 def _alone(options: argparse.Namespace) -> int:
@@ -159,7 +104,7 @@ def _alone(options: argparse.Namespace) -> int:
         runs = list(dict.fromkeys(each.run for each in sorted(own)))
         for run in runs:
             its = [each for each in own if each.run == run]
-            began, ended = min(each.received for each in its), max(each.answered for each in its)
+            began, ended = min(each.asked for each in its), max(each.answered for each in its)
             print(f"{run} from {its[0].pod}: {len(its)} writes, {_clock(began)} to {_clock(ended)}")
         broken = list(second_writers(own))
         if len(runs) < options.at_least:

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of a scenario, in words, which its record takes over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+
+def keep_figure(file: Path, step: str, figure: str) -> None:
+    """Add the figure of one step to those of a scenario."""
+    figures = json.loads(file.read_text()) if file.exists() else {}
+    figures[step] = figure
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(figures, indent=1) + "\n")
