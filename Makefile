@@ -20,8 +20,10 @@ SCENARIOS_FULL ?= $(SCENARIOS) \
 	$(filter-out $(SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(sort $(wildcard molecule/*/molecule.yml))))
 # These make a lab of their own; all others take the clusters of the lab for themselves.
 OWN_LAB := $(patsubst molecule/%/molecule.yml,%,$(shell grep -l KARMADA_LAB_STATE molecule/*/molecule.yml))
-# More arguments for pytest, as in: make unit PYTEST_ARGS='-k etcd -x'
-PYTEST_ARGS ?=
+# More arguments for pytest, as in: make unit PYTEST_ARGS='-k etcd -x'. Like GO_ON, not out of the environment: what somebody
+# has exported once would narrow every run after it.
+PYTEST_ARGS :=
+GO_ON :=
 PYTHON ?= python3
 
 # The checkout's own settings and collection, whatever the user has at home.
@@ -68,6 +70,7 @@ requirements: ## resolves setup.cfg anew and writes versions and hashes into req
 	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["sanity"])' \
 		>"$$tmp/sanity.in"; \
 	compile requirements-sanity.txt "$$tmp/sanity.in"; \
+	compile requirements-navigator.txt --extra navigator --constraint requirements-test.txt setup.cfg; \
 	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["awx"])' \
 		>"$$tmp/awx.in"; \
 	compile requirements-awx.txt --no-deps "$$tmp/awx.in"
@@ -82,7 +85,7 @@ needs-go:
 		exit 1; \
 	fi
 
-LINTERS := lint-python lint-types lint-yaml lint-ansible lint-shell docs
+override LINTERS := lint-python lint-types lint-yaml lint-ansible lint-shell docs
 .PHONY: lint $(LINTERS)
 lint: ## every linter; any finding is an error
 	$(RECORD) lint -- env --unset=MAKEFLAGS make --no-print-directory --keep-going $(LINTERS)
@@ -111,7 +114,7 @@ unit: ## tests of the engine and of the lab's own logic; need no cluster
 
 .PHONY: reference
 reference: ## writes docs/reference/ from the schema, the rights that preflight asks for, and the tests of fields
-	PYTHONPATH=collections $(IN_VENV) python tools/generate_reference.py
+	PYTHONPATH=collections:operator $(IN_VENV) python tools/generate_reference.py
 	PYTHONPATH=bench:molecule/shared/tools $(IN_VENV) python -m karmada_bench render >/dev/null
 
 .PHONY: awx
@@ -128,16 +131,12 @@ manifests: needs-go ## writes operator/deploy/, which is what the operator's cha
 docs: ## the documentation as a site that can be searched, in build/site; any dead link is an error
 	NO_MKDOCS_2_WARNING=1 REQUIREMENTS=requirements-docs.txt $(IN_VENV) mkdocs build --quiet --strict
 
-CONTRACT := $(wildcard $(COLLECTION)/tests/contract)
+override CONTRACT := $(COLLECTION)/tests/contract
 .PHONY: contract
 contract: needs-go ## what we render against the real programs; builds them the first time
-ifeq ($(CONTRACT),)
-	@echo 'There are no contract tests yet ($(COLLECTION)/tests/contract).'
-else
 	$(IN_VENV) $(LAB) prepare
 	$(IN_VENV) $(LAB) artifacts
 	$(if $(PYTEST_ARGS),$(IN_VENV),$(RECORD) contract --) pytest $(if $(findstring $(CONTRACT),$(PYTEST_ARGS)),,$(CONTRACT)) $(call failures_of,contract) $(PYTEST_ARGS)
-endif
 
 .PHONY: lock
 lock: ## records checksums of every known release from its publishers; [VERSION=v1.18.2] [WHAT=crds|files|images|modules]
@@ -187,48 +186,54 @@ programs: needs-go
 	$(IN_VENV) $(LAB) artifacts
 	$(IN_VENV) python tools/helm.py version >/dev/null
 
-# Three lanes side by side: what needs no lab, what takes the lab of three clusters, what makes a lab of its own. In a lane one
-# part follows the other, and the output of each is shown when it has ended. $(1): the scenarios.
-CHECKS := lint unit contract
-LANES := lane-checks lane-clusters lane-own-labs
-run_in_lanes = $(MAKE) --no-print-directory --jobs=$(words $(LANES)) --output-sync=target SIDE_BY_SIDE=yes \
-	$(if $(GO_ON),GO_ON=$(GO_ON)) LANE_SCENARIOS='$(1)' $(LANES) || { $(IN_VENV) python tools/evidence failed $(CHECKS) $(1); exit 1; }
+# Lanes: unit tests, what takes the lab of three clusters, contract tests and what makes a lab of its own, and linters. Three run
+# side by side, which is what two cores bear; the last one begins when the first of the others has ended. In a lane one part follows
+# the other, and the output of each is shown when it has ended. $(1): the scenarios; $(2): yes to go on where a run was stopped.
+override CHECKS := lint unit contract
+LANES := lane-unit lane-clusters lane-own-labs lane-lint
+SIDE_BY_SIDE_AT_ONCE := 3
+run_in_lanes = $(MAKE) --no-print-directory --keep-going --jobs=$(SIDE_BY_SIDE_AT_ONCE) --output-sync=target SIDE_BY_SIDE=yes \
+	GO_ON=$(2) PYTEST_ARGS= LANE_SCENARIOS='$(1)' $(LANES) || { $(IN_VENV) python tools/evidence failed $(CHECKS) $(1); exit 1; }
 in_lane = $(if $(1),+@$(MAKE) --no-print-directory --keep-going SIDE_BY_SIDE= $(1))
 
 .PHONY: $(LANES)
-lane-checks:
-	$(call in_lane,$(CHECKS))
+lane-unit:
+	$(call in_lane,$(filter unit,$(CHECKS)))
+
+lane-lint:
+	$(call in_lane,lint)
 
 lane-clusters:
 	$(call in_lane,$(patsubst %,scenario-%,$(filter-out $(OWN_LAB),$(LANE_SCENARIOS))))
 
 lane-own-labs:
-	$(call in_lane,$(patsubst %,scenario-%,$(filter $(OWN_LAB),$(LANE_SCENARIOS))))
+	$(call in_lane,$(filter contract,$(CHECKS)) $(patsubst %,scenario-%,$(filter $(OWN_LAB),$(LANE_SCENARIOS))))
 
+# Passed is what has a record of it, on the tree as it is now.
+STARTED := $(shell date --utc +%Y-%m-%dT%H:%M:%SZ)
 .PHONY: test
 test: needs-go lab programs ## what continuous integration runs: lint, unit, contract and the main scenarios
-	+@$(call run_in_lanes,$(SCENARIOS))
+	+@$(call run_in_lanes,$(SCENARIOS),)
 	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS)
-	@echo 'Everything passed: $(CHECKS) $(SCENARIOS).'
+	@$(IN_VENV) python tools/evidence passed --since=$(STARTED) $(CHECKS) $(SCENARIOS)
 
 .PHONY: test-full
-test-full: GO_ON := yes
 test-full: export KILLS ?= 20
 test-full: export UNINSTALL_KILLS ?= 10
 test-full: export RESTARTS ?= 10
 test-full: export CANCELS ?= 20
 test-full: export TEST_ALL_RELEASES := true
+test-full: export TEST_NAVIGATOR := true
 test-full: export ETCD_HISTORIES ?= 10000
 test-full: export ETCD_MOMENTS ?= 1
 test-full: export LEADER_MOMENTS ?= 0
 test-full: export RESTORE_MOMENTS ?= 1
 test-full: export UNINSTALL_VARIANTS ?= all
-test-full: export MOVES ?= host pods
 test-full: export MANY ?= 8
 test-full: needs-go lab programs ## the same with every scenario; goes on where it was stopped
-	+@$(call run_in_lanes,$(SCENARIOS_FULL))
+	+@$(call run_in_lanes,$(SCENARIOS_FULL),yes)
 	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS_FULL)
-	@echo 'Everything passed: $(CHECKS) $(SCENARIOS_FULL).'
+	@$(IN_VENV) python tools/evidence passed $(CHECKS) $(SCENARIOS_FULL)
 
 .PHONY: evidence
 evidence: ## writes docs/reference/capabilities.md: what has passed when, on which tree, by molecule/records/
@@ -237,9 +242,8 @@ evidence: ## writes docs/reference/capabilities.md: what has passed when, on whi
 # Rounds of `make bench`; every figure is the median of them.
 BENCH_ROUNDS := $(or $(ROUNDS),3)
 .PHONY: bench
-bench: needs-go ## this collection beside karmadactl, on a lab of its own; writes bench/ and docs/reference/benchmarks.md
-	$(IN_VENV) $(LAB) prepare
-	$(IN_VENV) $(LAB) artifacts
+bench: programs ## this collection beside karmadactl, on a lab of its own; writes bench/ and docs/reference/benchmarks.md
+	$(IN_VENV) python molecule/operator_in_pods/image.py --base
 	PYTHONPATH=bench:collections:molecule/shared/tools $(IN_VENV) python -m karmada_bench run --rounds $(BENCH_ROUNDS)
 
 .PHONY: clean

@@ -41,6 +41,8 @@ ORGANIZATION = "{{ karmada_awx_organization }}"
 NAME = "{{ karmada_awx_name }}"
 #: Credential of the host cluster, of the project's inventory source and of every job.
 CREDENTIAL = f"{NAME} host cluster"
+#: Variables of what has no survey; an empty name is not given.
+CHOSEN = {"karmada_instance": "{{ karmada_awx_instance | default('') }}"}
 
 SETTINGS = f"""\
 {HEAD.format(about="What you change: everything else follows.")}
@@ -55,6 +57,9 @@ karmada_awx_project_branch: main
 karmada_awx_project_credential: ""
 # Inventory source in that repository.
 karmada_awx_source: sites/prod.karmada.yml
+# Control plane that the check for drift and the workflow work on, as <namespace>/<name>, where that source has several
+# (instances: all); empty where it has one. Surveys ask for it; a launch of the workflow may name another one.
+karmada_awx_instance: ""
 # Execution environment with the collection: ee/ of the collection's repository makes it.
 karmada_awx_image: registry.example.com/karmada-ee:{COLLECTION_VERSION}
 # Credentials of each job, by name. For plain hosts: one of the kind Machine as well, and one of the type
@@ -245,6 +250,7 @@ def job_templates() -> list[dict[str, Any]]:
         {
             **_job_template("install", "drift", "Say what an installation would change, and change nothing", survey={}),
             "job_type": "check",
+            "extra_vars": dict(CHOSEN),
             "diff_mode": True,
             "ask_job_type_on_launch": False,
         },
@@ -292,6 +298,9 @@ def workflows() -> list[dict[str, Any]]:
             "organization": ORGANIZATION,
             "inventory": NAME,
             "allow_simultaneous": False,
+            # The surveys of its nodes have the variable, so that they take it from here.
+            "extra_vars": dict(CHOSEN),
+            "ask_variables_on_launch": True,
             "simplified_workflow_nodes": [
                 _node("preflight", success=["approval"]),
                 {

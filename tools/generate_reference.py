@@ -17,8 +17,9 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import PROGRAMS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, Severity
-from collection_docs import manifest, modes_picture, plugins, rights, variables, which_tool
+from collection_docs import manifest, metrics, modes_picture, plugins, rights, variables, which_tool
 from collection_docs.sources import row
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,7 +82,7 @@ be empty. A failed action also returns, for programs that want one answer, `phas
 
 FIELD_TESTS_PAGE = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
-<!-- Generated from tests/unit/collection/test_field_effects.py by `make reference`. Change that, not this page. -->
+<!-- Generated from tests/unit/support/document_fields.py by `make reference`. Change that, not this page. -->
 
 # Fields and their tests
 
@@ -146,6 +147,7 @@ def files() -> dict[Path, str]:
         REFERENCE / "releases.md": releases_page(),
         REFERENCE / "problems.md": problems_page(),
         REFERENCE / "variables.md": variables.page(),
+        REFERENCE / "metrics.md": metrics.page(),
         REFERENCE / "plugins.md": plugins.plugins_page(),
         REFERENCE / "roles.md": plugins.roles_page(),
         which_tool.PAGE: which_tool.page(),
@@ -174,7 +176,7 @@ def field_tests_page() -> str:
         else:
             own.append(row(f"`{path}`", compared, shows))
     # The agent shows elsewhere, and so has rows of its own.
-    everybody = len(tests.PROGRAMS) - 1
+    everybody = len(PROGRAMS) - 1
     shared = [
         row(
             f"`{name}`",

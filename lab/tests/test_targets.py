@@ -80,7 +80,7 @@ def recipe(target):
         ["make", "--no-print-directory", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True,
         env={name: value for name, value in os.environ.items() if name not in names},
     )  # fmt: skip
-    return [shlex.split(line) for line in told.stdout.splitlines() if line.startswith(".ci/venv ")]
+    return [shlex.split(line) for line in told.stdout.splitlines() if ".ci/venv " in line]
 
 
 def folders(target, commands):
@@ -131,6 +131,21 @@ def test_a_target_makes_all_programs_that_it_uses(target, empty, monkeypatch, ca
     for name in sorted(asked_for(folders(target, commands))):
         lab("artifacts", "path", name)
         assert Path(capsys.readouterr().out.splitlines()[-1]).is_file()
+
+
+@pytest.mark.parametrize("target", ["test", "test-full", "bench"])
+def test_what_takes_minutes_to_make_is_made_before_anything_runs(target):
+    commands = recipe(target)
+    [helm] = [number for number, words in enumerate(commands) if words[1:3] == ["python", "tools/helm.py"]]
+    begins = [number for number, words in enumerate(commands) if {"karmada_bench", "molecule", "pytest"} & set(words)]
+    assert begins
+    assert helm < min(begins)
+
+
+def test_the_benchmark_has_its_image_before_the_machine_is_at_rest():
+    commands = recipe("bench")
+    image = [".ci/venv", "python", "molecule/operator_in_pods/image.py", "--base"]
+    assert 0 <= commands.index(image) < len(commands) - 1
 
 
 def test_code_that_asks_for_programs_is_found():

@@ -4,10 +4,12 @@
     python tools/evidence run NAME [--go-on] -- COMMAND...   its exit code is that of the command
     python tools/evidence longest NAME...                    the ten that took longest, by their last records
     python tools/evidence failed NAME...                     those that failed when they ran last, and why
+    python tools/evidence passed [--since TIME] NAME...      ends with 1 unless each has passed on this tree, since then
     python tools/evidence render                             docs/reference/capabilities.md
 
-With --go-on, what has passed on this tree with these settings is not run again. A run that is interrupted leaves no
-record, nor does one that changed the code on its way, or had it changed.
+A part of a scenario that is asked for and not there is an error before anything runs. With --go-on, what has passed on
+this tree with these settings is not run again. A run that is interrupted leaves no record, nor does one that changed
+the code on its way, or had it changed.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[2]
 # The end of a long output is all that some see of it.
 REASONS, REASON_LINES = 10, 6
+# Variables by which pytest runs less than it is told, or something else.
+OF_PYTEST = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 # Not by PYTHONPATH, which would reach the command that is run.
 sys.path[:0] = [str(ROOT / folder) for folder in ("tools", "lab", "collections")]
 
@@ -38,6 +42,7 @@ from karmada_lab.products import ETCD_VERSION, KARMADA_VERSION, KUBERNETES_VERSI
 
 from evidence import tree  # noqa: E402
 from evidence.capabilities import CAPABILITIES  # noqa: E402
+from evidence.choices import choices_of  # noqa: E402
 from evidence.page import page  # noqa: E402
 from evidence.records import Record, Store, longest, still_passed  # noqa: E402
 
@@ -45,18 +50,28 @@ from evidence.records import Record, Store, longest, still_passed  # noqa: E402
 def run(root: Path, name: str, command: Sequence[str], *, go_on: bool, environment: Mapping[str, str]) -> int:
     """Run the command unless that is not needed, and record it."""
     store, parts = Store(root / tree.RECORDS), tree.digests(root, name)
-    takes = tree.asked_for(root, name)
-    settings = {each: environment[each] for each in sorted(takes - {"SEED"}) if environment.get(each)}
-    before = still_passed(store.of(name), parts, settings) if go_on and not environment.get("SEED") else None
+    choices = choices_of(root, name)
+    if unknown := choices.unknown(environment):
+        say(
+            f"{name}: {choices.by} names what is not there: {', '.join(unknown)}. There are: {', '.join(choices.parts)}"
+        )
+        return 2
+    settings = choices.settings(environment)
+    before = (
+        still_passed(store.of(name), parts, settings, versions())
+        if go_on and not environment.get(choices.seed)
+        else None
+    )
     if before:
         say(f"{name}: not run again: it passed on this tree ({before.tree}) {before.began}, in {before.seconds:.0f} s")
         return 0
     dirty = tree.edited(root, parts)
     measured = root / "build" / "figures" / f"{name}.json"
     measured.unlink(missing_ok=True)
-    seed = _seed(environment) if "SEED" in takes else None
+    seed = _seed(environment.get(choices.seed)) if choices.seed else None
     began, started = datetime.now(UTC), time.monotonic()
-    code = _to_its_end(command, {**environment, **({} if seed is None else {"SEED": str(seed)})})
+    inherited = {key: text for key, text in environment.items() if key not in OF_PYTEST}
+    code = _to_its_end(command, {**inherited, **({} if seed is None else {choices.seed: str(seed)})})
     seconds = round(time.monotonic() - started, 1)
     if changed := [part for part, digest in tree.digests(root, name).items() if parts.get(part) != digest]:
         say(f"{name}: no record, because the tree changed while it ran: {', '.join(changed)}")
@@ -65,7 +80,10 @@ def run(root: Path, name: str, command: Sequence[str], *, go_on: bool, environme
             name=name, passed=code == 0, began=began.strftime("%Y-%m-%dT%H:%M:%SZ"), seconds=seconds,
             tree=tree.whole(parts), commit=tree.commit(root), dirty=dirty, parts=parts, settings=settings, seed=seed,
             versions=versions(), machine=machine(),
-            figures=json.loads(measured.read_text()) if measured.exists() else {},
+            figures={
+                **(json.loads(measured.read_text()) if measured.exists() else {}),
+                **_tests(root / "build" / "diagnostics" / name / "tests.xml", began),
+            },
         )  # fmt: skip
         store.add(new)
         if not new.passed:
@@ -147,6 +165,32 @@ def failed(root: Path, names: Sequence[str]) -> str:
     return "\n\n".join(found) or "None of them failed by itself: something was stopped or could not begin. It is above."
 
 
+def passed(root: Path, names: Sequence[str], since: str, environment: Mapping[str, str]) -> list[str]:
+    """Names, of these, that have no pass on this tree with these settings, begun at this time or later.
+
+    The time is as in a record; '' for any.
+    """
+    store, parts = Store(root / tree.RECORDS), tree.contents(root)
+    found = {
+        name: still_passed(
+            store.of(name), tree.digests(root, name, parts), choices_of(root, name).settings(environment), versions()
+        )
+        for name in names
+    }
+    return [name for name, record in found.items() if record is None or record.began < since]
+
+
+def _tests(file: Path, began: datetime) -> dict[str, str]:
+    """Number of tests in the results that pytest has written since then; 1 in the place of thousands is seen."""
+    if not file.is_file() or file.stat().st_mtime < began.timestamp() - 1:
+        return {}
+    try:
+        cases = sum(1 for _ in ElementTree.parse(file).iter("testcase"))  # noqa: S314 - pytest wrote it a moment ago
+    except ElementTree.ParseError:
+        return {}
+    return {"all of it": f"{cases} tests"}
+
+
 def versions() -> dict[str, str]:
     """Programs that a result may depend on."""
     found = {
@@ -179,8 +223,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def _seed(environment: Mapping[str, str]) -> int:
-    given = environment.get("SEED")
+def _seed(given: str | None) -> int:
     return int(given) if given else random.SystemRandom().randrange(100_000)
 
 
@@ -188,7 +231,8 @@ def _render(root: Path) -> None:
     store, names = Store(root / tree.RECORDS), [*tree.CHECKS, *tree.scenarios(root)]
     records = {name: store.of(name) for name in names}
     parts = tree.contents(root)
-    text = page(CAPABILITIES, records, {name: tree.digests(root, name, parts) for name in names})
+    now = {name: tree.digests(root, name, parts) for name in names}
+    text = page(CAPABILITIES, records, now, {name: choices_of(root, name) for name in names})
     (root / tree.CAPABILITIES).write_text(text, encoding="utf-8")
     recorded = sum(bool(each) for each in records.values())
     say(f"{tree.CAPABILITIES}: {recorded} of {len(names)} scenarios and checks have a record")
@@ -205,6 +249,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for verb in ("longest", "failed"):
         one = verbs.add_parser(verb)
         one.add_argument("names", nargs="+")
+    one = verbs.add_parser("passed")
+    one.add_argument("--since", default="")
+    one.add_argument("names", nargs="+")
     verbs.add_parser("render")
     options = parser.parse_args(arguments)
     if options.verb == "run":
@@ -216,10 +263,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.verb == "render":
         _render(ROOT)
         return 0
+    return _told(ROOT, options)
+
+
+def _told(root: Path, options: argparse.Namespace) -> int:
+    """Say what is on record of the names that the command was given."""
     if options.verb == "failed":
-        say(failed(ROOT, options.names))
+        say(failed(root, options.names))
         return 0
-    store = Store(ROOT / tree.RECORDS)
+    if options.verb == "passed":
+        lacking = passed(root, options.names, options.since, os.environ)
+        told = f"No pass of these on this tree{options.since and f' since {options.since}'}: {' '.join(lacking)}"
+        say(told if lacking else f"Everything passed: {' '.join(options.names)}.")
+        return 1 if lacking else 0
+    store = Store(root / tree.RECORDS)
     last = [max(found, key=lambda each: each.began) for name in options.names if (found := store.of(name))]
     say("\n".join(["What took longest:", *longest(last)]))
     return 0

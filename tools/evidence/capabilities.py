@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 
 class Capability(NamedTuple):
-    """A sentence about the product, and names of those that would fail if it were not true."""
+    """A sentence about the product, and names of those that would fail if it were not true.
+
+    ``hosts_variants:ipv6`` is a part of a scenario, by the names in its ``vars/parts.yml``.
+    """
 
     what: str
     shown_by: tuple[str, ...]
@@ -57,13 +60,16 @@ CAPABILITIES = (
                  "members follow it with other tokens; what was left has no effect on them", "pods_move", "contract",
                  "unit"),
             _can("An etcd that exists already, shared by several control planes", "pods_external_etcd"),
-            _can("IPv6 alone, and both families", "pods_ip_families"),
+            _can("IPv6 alone, and both families", "pods_ip_families:six", "pods_ip_families:dual"),
             _can("Images from a private registry, by pull secrets", "pods_private_registry"),
             _can("Several control planes in one host cluster, in one namespace, of different versions",
                  "pods_many_instances"),
             _can("An account on the host cluster with the listed rights and no more", "pods_least_rights"),
-            _can("Removal leaves nothing on host cluster and members, whoever is lost or holds an object; data can "
-                 "be kept and taken up again", "demo", "pods_uninstall"),
+            _can("Removal leaves nothing on host cluster and members, whoever is lost or holds an object", "demo",
+                 "pods_uninstall:hindered"),
+            _can("Removal keeps the data where the document says so, and the next installation takes it up",
+                 "pods_uninstall:retained"),
+            _can("Removal of what somebody has removed half by hand", "pods_uninstall:half"),
         ),
     ),
     Area(
@@ -99,10 +105,18 @@ CAPABILITIES = (
             _can("Hardened units; nothing is left on a host after removal", "hosts_plain"),
             _can("A changed flag starts one unit anew, on one host after the other, while the API answers",
                  "hosts_plain"),
-            _can("etcd or load balancer on hosts of their own, or of the site's own", "hosts_variants"),
+            _can("etcd or load balancer on hosts of their own, or of the site's own", "hosts_variants:apart",
+                 "hosts_variants:balancers", "hosts_variants:site_etcd", "hosts_variants:site_balancer"),
             _can("Programs out of images, from a mirror, from a directory, or built from Go modules",
-                 "hosts_variants", "hosts_plain"),
-            _can("IPv6 alone", "hosts_variants"),
+                 "hosts_variants:images", "hosts_variants:mirror", "hosts_variants:go_modules", "hosts_plain"),
+            _can("IPv6 alone", "hosts_variants:ipv6"),
+            _can("Data of a removed control plane is kept and taken up again", "hosts_variants:kept_data"),
+            _can("A host whose state of the installer is older, damaged or tampered with: refused until a person "
+                 "decides", "hosts_variants:states"),
+            _can("As root, by another port, with a fingerprint; hosts that let nobody in are told before any change",
+                 "hosts_variants:access"),
+            _can("Packages that are missing on a host are installed, also after a kill", "hosts_variants:packages"),
+            _can("Members that register themselves", "hosts_variants:members"),
             _can("Hosts come and go, and lose roles; every port can be chosen", "hosts_change"),
             _can("Members of etcd come, go, are replaced and restarted on plain hosts while the control plane serves",
                  "hosts_etcd_members"),
@@ -112,7 +126,8 @@ CAPABILITIES = (
             _can("Restores on plain hosts, as of one in pods: what is held stays away after a boot, too; nothing of a "
                  "snapshot stays on a host; old data goes by name only", "hosts_restore", "contract", "unit"),
             _can("A control plane moves from pods to a plain host: members in both modes follow, and what they run "
-                 "keeps its UIDs; what is started by hand at the place it left writes to no member", "hosts_move"),
+                 "keeps its UIDs; what is started by hand at the place it left writes to no member", "hosts_move:host"),
+            _can("And from a plain host back to pods", "hosts_move:pods"),
             _can("Loss of power, reboots, full disks and lost connections lose no acknowledged write",
                  "hosts_faults", "hosts_etcd_below_pods"),
             _can("A host whose root lies has no power over other hosts or the machine with Ansible", "hosts_hostile"),
@@ -122,21 +137,22 @@ CAPABILITIES = (
         "Members",
         (
             _can("Join in mode Push, at once and many together; one that is broken stops no other", "demo",
-                 "members_change", "unit"),
+                 "members_change:broken", "unit"),
             _can("Join in mode Pull, where the control plane cannot connect to the member; an agent with a "
                  "certificate of its own, which it renews", "members_pull"),
             _can("An agent as a unit of a plain host; another host takes over", "members_agent_on_host"),
             _can("Leave, with applications that stay untouched or go; a member that is lost is given up by name",
                  "members_leave", "members_pull"),
-            _can("From Push to Pull and back without a pod being disturbed", "members_change"),
-            _can("Labels, region, provider, taints and credentials change in place", "members_change",
-                 "members_pull"),
-            _can("Cordon, drain and uncordon", "members_change"),
+            _can("From Push to Pull and back without a pod being disturbed", "members_change:modes"),
+            _can("Labels, region, provider, taints and credentials change in place", "members_change:in_place",
+                 "members_change:address", "members_pull"),
+            _can("A member whose accounts somebody deleted is repaired, and worked on at once", "members_change:reset"),
+            _can("Cordon, drain and uncordon", "members_change:drained"),
             _can("Members that Karmada's own command registered or joined are left alone until they are listed",
                  "members_of_others"),
             _can("Scoped rights on a member: what is not listed is refused", "pods_settings"),
             _can("A member's kubeconfig fetched from a host over SSH", "hosts_plain"),
-            _can("Members chosen by limit, name and tag", "members_change"),
+            _can("Members chosen by limit, name and tag", "members_change:chosen"),
         ),
     ),
     Area(
@@ -153,7 +169,7 @@ CAPABILITIES = (
             _can("A new version of a component that does not start stops the run with the reason, while the old "
                  "pods serve", "run_convergence"),
             _can("Killed at any point and run again, in pods", "run_interrupted"),
-            _can("Killed at any point and run again, on plain hosts", "hosts_faults"),
+            _can("Killed at any point and run again, on plain hosts", "hosts_faults:killed"),
             _can("An API server that fails, refuses and goes away for a minute", "run_faulty_api"),
             _can("Every mistake in a document is refused before the first change, with what, where and how to mend "
                  "it", "run_bad_input", "unit"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from evidence.capabilities import Area
+from evidence.choices import Choices
 from evidence.records import Record, newest_failure, newest_pass
 
 PAGE = """\
@@ -17,9 +18,12 @@ PAGE = """\
 Each line is shown by a scenario on real clusters and hosts ([what each of them does](../../molecule/README.md)), or by
 a level of tests (`lint`, `unit`, `contract`), which passed at the time and on the tree that it names. Each run leaves a
 record in `molecule/records/`. A *tree* is a digest of all that decides the result: the collection, the lab, what
-scenarios share, and the scenario itself. *Changed since* names the parts of it that have another content now than they
-had then: the scenario has not been seen to pass with them. `make test-full` runs each of which that is true, and goes
-on where it was stopped.
+scenarios share, the scenario itself, and what else its files name, such as the operator and its chart. *Changed since*
+names the parts of it that have another content now than they had then: the scenario has not been seen to pass with
+them. `make test-full` runs each of which that is true, and each that ran with other versions (Python, ansible-core)
+than there are now; the machine and its kernel, named at the end, are not compared. Where a scenario has parts,
+`scenario:part` is one of them, and its name alone is all of them. A run of fewer parts, or with fewer kills or another
+version than without settings, is in the list of runs, and shows no line that needs more.
 
 {areas}
 
@@ -33,7 +37,7 @@ seed, which repeats the run.
 ## What was measured
 
 By the scenarios themselves in their last run that passed, while somebody wrote to the API server 20 times a second and
-watched it.
+watched it; and how many tests a level of them has.
 
 {figures}
 
@@ -45,19 +49,34 @@ watched it.
 _NEVER = "no record"
 
 
-def page(areas: Iterable[Area], records: Mapping[str, Sequence[Record]], now: Mapping[str, Mapping[str, str]]) -> str:
-    """docs/reference/capabilities.md. ``now``: name of a scenario or check → part → digest of its present content."""
+def page(
+    areas: Iterable[Area],
+    records: Mapping[str, Sequence[Record]],
+    now: Mapping[str, Mapping[str, str]],
+    choices: Mapping[str, Choices],
+) -> str:
+    """docs/reference/capabilities.md.
+
+    ``now``: name of a scenario or check → part → digest of its present content. ``choices``: by the same names.
+    """
     return PAGE.format(
-        areas="\n\n".join("\n".join(_area(each, records, now)) for each in areas),
+        areas="\n\n".join("\n".join(_area(each, records, now, choices)) for each in areas),
         runs="\n".join(_runs(records)),
         figures="\n".join(_figures(records)),
         machines="\n".join(_machines(records)),
     )
 
 
-def state(records: Sequence[Record], now: Mapping[str, str]) -> tuple[str, str, str, str]:
-    """Cells of a row: when it passed, on which tree, in how many seconds, and what has changed or failed since."""
-    last, failed = newest_pass(records), newest_failure(records)
+def state(
+    records: Sequence[Record], now: Mapping[str, str], choices: Choices | None = None, part: str = ""
+) -> tuple[str, str, str, str]:
+    """Cells of a row: when it passed, on which tree, in how many seconds, and what has changed or failed since.
+
+    Only runs count that have seen this part, or all parts where none is named, and nothing less than by default.
+    """
+    choices = choices or Choices()
+    last = newest_pass(each for each in records if choices.shows(each.settings, part))
+    failed = newest_failure(each for each in records if not part or part in choices.chosen(each.settings))
     since = []
     if failed and (last is None or failed.began > last.began):
         since.append(f"**failed** {_day(failed)} on `{failed.tree}`")
@@ -68,14 +87,20 @@ def state(records: Sequence[Record], now: Mapping[str, str]) -> tuple[str, str, 
     return _day(last), f"`{last.tree}`", f"{last.seconds:.0f}", "; ".join(since)
 
 
-def _area(area: Area, records: Mapping[str, Sequence[Record]], now: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+def _area(
+    area: Area,
+    records: Mapping[str, Sequence[Record]],
+    now: Mapping[str, Mapping[str, str]],
+    choices: Mapping[str, Choices],
+) -> Iterator[str]:
     yield f"## {area.title}\n"
     yield "| capability | shown by | passed | tree | s | since then |"
     yield "|---|---|---|---|--:|---|"
     for capability in area.capabilities:
         what = capability.what
-        for name in capability.shown_by:
-            yield _row(what, f"`{name}`", *state(records.get(name, ()), now[name]))
+        for shown_by in capability.shown_by:
+            name, _, part = shown_by.partition(":")
+            yield _row(what, f"`{shown_by}`", *state(records.get(name, ()), now[name], choices.get(name), part))
             what = ""
 
 

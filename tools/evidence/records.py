@@ -46,19 +46,28 @@ def kept(records: Iterable[Record], new: Record) -> list[Record]:
     return sorted([*others, *passes[-1:], new], key=lambda each: (sorted(each.settings.items()), each.began))
 
 
-def still_passed(records: Iterable[Record], parts: Mapping[str, str], settings: Mapping[str, str]) -> Record | None:
-    """The run that has passed with these settings on this very content, unless it has failed there since."""
-    same = [each for each in records if each.settings == settings and not each.changed_since(parts)]
+def still_passed(
+    records: Iterable[Record], parts: Mapping[str, str], settings: Mapping[str, str], versions: Mapping[str, str]
+) -> Record | None:
+    """The run that has passed with these settings and versions on this very content, unless it has failed there since.
+
+    The machine is not compared: its kernel is another one after each of its updates.
+    """
+    same = [
+        each
+        for each in records
+        if each.settings == settings and each.versions == versions and not each.changed_since(parts)
+    ]
     return same[-1] if same and same[-1].passed else None
 
 
 def newest_pass(records: Iterable[Record]) -> Record | None:
-    """The run that passed last, of any settings."""
+    """The run of these that passed last."""
     return max((each for each in records if each.passed), key=lambda each: each.began, default=None)
 
 
 def newest_failure(records: Iterable[Record]) -> Record | None:
-    """The run that failed last, unless one with the settings of it has passed since."""
+    """The run of these that failed last; ``kept`` forgets one as soon as a run with its settings has passed."""
     return max((each for each in records if not each.passed), key=lambda each: each.began, default=None)
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code that decides the result of a check: the checkout cut into parts, and a digest of the content of each.
 
-Documentation decides nothing for a scenario, nor do tests of other levels, nor what git ignores. A digest is of
-contents, so a commit, a rebase or a branch does not change it, and an edit that is not committed does.
+Documentation decides nothing for a scenario, nor do tests of other levels, nor what git ignores; of what lies outside
+of the collection and the lab, that decides which the scenario's own files name. A digest is of contents, so a commit, a
+rebase or a branch does not change it, and an edit that is not committed does.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 import subprocess
@@ -31,19 +33,26 @@ _OF_ENVIRONMENT = (
     "setup.cfg",
 )
 _PARTS = {
-    **{first: first for first in ("bench", "lab", "operator", "playbooks", "tools")},
+    **{first: first for first in ("bench", "ee", "examples", "lab", "operator", "playbooks")},
     **dict.fromkeys(_OF_ENVIRONMENT, _ENVIRONMENT),
     "docs": _DOCUMENTATION,
     "inventory_plugins": "inventory",
 }
-_NO_PART_OF_SCENARIOS = frozenset({_DOCUMENTATION, _TESTS, _BUILD, "bench", "operator", "tools"})
+_NO_PART_OF_SCENARIOS = frozenset({_DOCUMENTATION, _TESTS, _BUILD, "bench", "ee", "examples", "operator"})
+# Each file of these is a part by itself: who needs one does not need the others.
+_FILES_APART = ("docs/guides/", "docs/reference/", "tools/", "requirements-")
+_NAMED = re.compile(
+    r"(?<![\w.-])(?<!shared/)(?:requirements-[a-z]+\.txt|(?:bench|docs|ee|examples|operator|tools)/[\w./-]*\w)"
+)
+_DOCUMENTING = frozenset({"ANSIBLE_METADATA", "DOCUMENTATION", "EXAMPLES", "RETURN"})
 
 
 def part_of(path: str) -> str:
     """The part of the checkout that a file belongs to; '' for what the records themselves are.
 
     A package of the engine is a part (as in ``plugin_utils/kube``), as are each other kind of plugin, ``roles``,
-    ``playbooks`` and ``schemas``; a scenario's folder is the part of its name.
+    ``playbooks`` and ``schemas``; a scenario's folder is the part of its name. Each program in ``tools`` is one, as is
+    what of ``docs`` programs read (``docs/reference/host-rights.yaml``).
     """
     if path.startswith(f"{RECORDS}/") or path == CAPABILITIES:
         return ""
@@ -56,16 +65,23 @@ def part_of(path: str) -> str:
         return _part_of_collection(folders[_COLLECTION.count("/") :])
     if folders[:1] == ("molecule",):
         return folders[1]
-    first = folders[0] if folders else name
-    return _PARTS.get(first, _BUILD)
+    return _part_of_rest(path, folders)
 
 
 def _part_of_collection(folders: tuple[str, ...]) -> str:
     if folders[:2] == ("plugins", "plugin_utils"):
         return "/".join(folders[1:3])
+    if folders[:1] == ("changelogs",) or folders[:2] == ("plugins", "doc_fragments"):
+        return _DOCUMENTATION
     if folders[:1] == ("plugins",):
         return folders[1]
     return folders[0] if folders else "collection"
+
+
+def _part_of_rest(path: str, folders: tuple[str, ...]) -> str:
+    if path not in _PARTS and path.startswith(_FILES_APART):
+        return "/".join(folders[:2]) if folders[:1] == ("tools",) and folders[1:] else path
+    return _PARTS.get(folders[0] if folders else path, _BUILD)
 
 
 def scenarios(root: Path) -> list[str]:
@@ -88,24 +104,55 @@ def taken_along(root: Path, scenario: str) -> set[str]:
     return found
 
 
-def asked_for(root: Path, name: str) -> set[str]:
-    """Variables of the environment by which the caller changes what a check does, ``SEED`` included."""
-    if name == "contract":
-        return {"TEST_ALL_RELEASES"}
-    if name == "unit":
-        return {"ETCD_HISTORIES", "ETCD_MOMENTS"}
-    if name in CHECKS:
-        return set()
-    texts = [_text(file) for each in taken_along(root, name) for file in _files_of(root, each)]
+def named(root: Path, scenario: str) -> set[str]:
+    """Parts outside of the collection and the lab that a scenario uses: those that its files, or files of the scenarios
+    and of the shared tasks and tools that it takes along, name by their path in the checkout.
+    """
+    paths = _paths(root)
+    found = set[str]()
+    for text in _texts(root, scenario):
+        for name in _NAMED.findall(text):
+            found |= {_part(root, path) for path in paths if path == name or path.startswith(f"{name}/")}
+    return found - {"", _DOCUMENTATION, _TESTS}
+
+
+def _texts(root: Path, scenario: str) -> list[str]:
+    """Texts of the files of a scenario, those that it takes along included. One of what all scenarios share is taken
+    along where its name is a word of another one: each imports or includes it by that.
+    """
+    along = [_text(file) for each in taken_along(root, scenario) for file in _files_of(root, each)]
+    shared = {file: _text(file) for file in _files_of(root, "shared") if "tests" not in file.parts}
+    while True:
+        words = {word for text in along for word in re.findall(r"\w+", text)}
+        new = [file for file in shared if file.stem in words]
+        if not new:
+            return along
+        along += [shared.pop(file) for file in new]
+
+
+def asked_for(root: Path, scenario: str) -> set[str]:
+    """Variables of the environment by which the caller changes what a scenario does, ``SEED`` included."""
+    texts = [_text(file) for each in taken_along(root, scenario) for file in _files_of(root, each)]
     words = {word for text in texts for word in re.findall(r"ansible\.builtin\.env', '([A-Z_]+)'", text)}
     return {word for word in words if not word.startswith(("MOLECULE_", "SCENARIO_"))}
+
+
+def defaults(root: Path, scenario: str) -> dict[str, str]:
+    """Variable of ``asked_for`` → what the scenario takes where it is not set, of those that say so."""
+    along = sorted(taken_along(root, scenario), key=lambda each: (each == scenario, each))
+    texts = [_text(file) for each in along for file in _files_of(root, each)]
+    return {
+        name: default
+        for text in texts
+        for name, default in re.findall(r"ansible\.builtin\.env', '([A-Z_]+)', default='([^']*)'", text)
+    }
 
 
 def contents(root: Path) -> dict[str, str]:
     """Part → digest of its content, of the whole checkout."""
     files: dict[str, list[str]] = {}
     for path in _paths(root):
-        part, file = part_of(path), root / path
+        part, file = _part(root, path), root / path
         if part and (file.is_symlink() or file.is_file()):
             files.setdefault(part, []).append(path)
     return {part: _digest(root, paths) for part, paths in sorted(files.items())}
@@ -114,17 +161,25 @@ def contents(root: Path) -> dict[str, str]:
 def digests(root: Path, name: str, parts: Mapping[str, str] | None = None) -> dict[str, str]:
     """Digests of the parts of ``contents`` (which can be handed in) that decide the result of a scenario or a check."""
     parts = contents(root) if parts is None else parts
-    chosen = deciding(parts, name, () if name in CHECKS else taken_along(root, name), scenarios(root))
+    if name in CHECKS:
+        chosen = deciding(parts, name, (), ())
+    else:
+        chosen = deciding(parts, name, taken_along(root, name) | named(root, name), scenarios(root))
     return {part: digest for part, digest in parts.items() if part in chosen}
 
 
 def deciding(parts: Iterable[str], name: str, along: Iterable[str], known: Iterable[str]) -> set[str]:
-    """Parts, of these, that decide the result; ``along`` are the scenarios that it uses, of all the ``known``."""
+    """Parts, of these, that decide the result.
+
+    ``along`` are the scenarios that it uses, of all the ``known``, and what else its files name.
+    """
+    parts, along = set(parts), set(along)
     if name == "contract":
-        return set(parts) - {_DOCUMENTATION}
+        return {part for part in parts if part != _DOCUMENTATION and not part.startswith("docs/")}
     if name in CHECKS:
-        return set(parts)
-    return set(parts) - _NO_PART_OF_SCENARIOS - (set(known) - set(along))
+        return parts
+    elsewhere = {part for part in parts if part in _NO_PART_OF_SCENARIOS or part.startswith(_FILES_APART)}
+    return parts - (elsewhere - along) - (set(known) - along)
 
 
 def whole(parts: Mapping[str, str]) -> str:
@@ -145,7 +200,32 @@ def commit(root: Path) -> str:
 def edited(root: Path, parts: Iterable[str]) -> bool:
     """Some file of these parts differs from the commit that is checked out."""
     done = _git(root, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
-    return any(part_of(entry[3:]) in set(parts) for entry in done.split("\0") if entry)
+    return any(_part(root, entry[3:]) in set(parts) for entry in done.split("\0") if entry)
+
+
+def _part(root: Path, path: str) -> str:
+    """As ``part_of``; a module that is only documentation (of the action of its name) belongs to that."""
+    part = part_of(path)
+    return _DOCUMENTATION if part == "modules" and _only_documents(root / path) else part
+
+
+def _only_documents(module: Path) -> bool:
+    if module.suffix != ".py" or not module.is_file():
+        return False
+    try:
+        lines = ast.parse(_text(module)).body
+    except SyntaxError:
+        return False
+    return bool(lines) and all(
+        (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+        or (isinstance(line, ast.ImportFrom) and line.module == "__future__")
+        or (
+            isinstance(line, ast.Assign)
+            and isinstance(line.value, ast.Constant)
+            and all(isinstance(each, ast.Name) and each.id in _DOCUMENTING for each in line.targets)
+        )
+        for line in lines
+    )
 
 
 def _paths(root: Path) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records hold for the code that they were made with, and the page says so."""
+"""Runs leave records that hold for the code that they were made with."""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from evidence import __main__ as program
 from evidence import tree
-from evidence.capabilities import CAPABILITIES, Area, Capability
-from evidence.page import page, state
-from evidence.records import Record, Store, kept, longest, record_of, still_passed
+from evidence.page import page
+from evidence.records import Store
 
 COLLECTION = "collections/ansible_collections/karmada/installer"
-PARTS = {"roles": "aa", "lab": "bb"}
-RECORD = Record(
-    name="demo", passed=True, began="2026-01-02T03:04:05Z", seconds=61.2, tree="0123456789ab", commit="abcdef0123",
-    dirty=False, parts=PARTS, settings={}, seed=None, versions={"etcd": "v3"}, machine={"cores": "2", "load": "1.0"},
-)  # fmt: skip
-
-
-def at(day, **changes):
-    return replace(RECORD, began=f"2026-01-{day:02}T00:00:00Z", **changes)
+# Scenarios and checks of the checkout below that an edit of a role reaches; documentation is not read by contract.
+EVERY = {"one", "two", "three", "four", "lint", "unit"}
 
 
 # The tree ------------------------------------------------------------------------------------------------------------
@@ -48,7 +39,18 @@ def at(day, **changes):
         ("molecule/records/demo.json", ""),
         ("molecule/README.md", "documentation"),
         ("docs/reference/capabilities.md", ""),
-        ("docs/reference/host-rights.yaml", "documentation"),
+        ("docs/guides/backup.md", "documentation"),
+        ("docs/images/modes.svg", "documentation"),
+        ("docs/reference/host-rights.yaml", "docs/reference/host-rights.yaml"),
+        (f"{COLLECTION}/changelogs/fragments/one.yml", "documentation"),
+        (f"{COLLECTION}/plugins/doc_fragments/one.py", "documentation"),
+        ("tools/helm.py", "tools/helm.py"),
+        ("tools/evidence/page.py", "tools/evidence"),
+        ("tools/tests/test_site.py", "tests"),
+        ("operator/chart/values.yaml", "operator"),
+        ("examples/awx/controller/templates.yml", "examples"),
+        ("ee/execution-environment.yml", "ee"),
+        ("requirements-awx.txt", "requirements-awx.txt"),
         ("lab/karmada_lab/cli.py", "lab"),
         ("inventory_plugins", "inventory"),
         ("requirements-test.txt", "environment"),
@@ -62,7 +64,7 @@ def test_each_file_is_of_one_part(path, part):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout with two scenarios, one of which is run with tasks of the other."""
+    """A checkout with four scenarios; two of them are run with tasks of another one, and name what lies elsewhere."""
     files = {
         "molecule/one/molecule.yml": "scenario:\n",
         "molecule/one/tasks/main.yml": "kills: \"{{ lookup('ansible.builtin.env', 'KILLS', default='3') }}\"\n"
@@ -70,6 +72,22 @@ def checkout(tmp_path):
         "project: \"{{ lookup('ansible.builtin.env', 'MOLECULE_PROJECT_DIRECTORY') }}\"\n",
         "molecule/two/molecule.yml": "SCENARIO_SHARED: one\n",
         "molecule/three/molecule.yml": "scenario:\n",
+        "molecule/three/tasks/main.yml": "argv: \"{{ [project ~ '/tools/helm.py', project ~ '/operator/chart'] }}\"\n",
+        "molecule/three/site.py": 'import shop\nDEFINITION = PROJECT / "ee/it.yml"\n# Not shared/tools/other.py\n',
+        "molecule/four/molecule.yml": "# docs/guide.md\nat: docs/reference/host-rights.yaml\nSCENARIO_SHARED: three\n",
+        "molecule/shared/tools/shop.py": 'READ = ROOT / "requirements-awx.txt", ROOT / "examples/awx/types.yml"\n',
+        "molecule/shared/tools/unused.py": '"""Reads bench/round.py."""\n',
+        "operator/chart/values.yaml": "---\n",
+        "operator/program/main.py": "",
+        "tools/helm.py": "",
+        "tools/other.py": "",
+        "bench/round.py": "",
+        "ee/it.yml": "---\n",
+        "examples/awx/types.yml": "---\n",
+        "docs/reference/host-rights.yaml": "---\n",
+        "requirements-awx.txt": "",
+        f"{COLLECTION}/plugins/modules/install.py": 'DOCUMENTATION = """\nmodule: install\n"""\n',
+        f"{COLLECTION}/plugins/modules/_host_tree.py": 'DOCUMENTATION = ""\n\ndef main():\n    pass\n',
         f"{COLLECTION}/roles/etcd/tasks/main.yml": "---\n",
         f"{COLLECTION}/tests/unit/test_pki.py": "",
         "docs/guide.md": "text\n",
@@ -100,20 +118,51 @@ def test_a_scenario_takes_along_what_it_is_run_with(checkout):
     assert tree.asked_for(checkout, "three") == set()
 
 
+def test_a_scenario_is_decided_by_what_its_files_name(checkout):
+    apart = {"docs/reference/host-rights.yaml", "ee", "examples", "operator", "requirements-awx.txt", "tools/helm.py"}
+    assert tree.named(checkout, "one") == set()
+    assert tree.named(checkout, "three") == apart - {"docs/reference/host-rights.yaml"}
+    assert tree.named(checkout, "four") == apart
+
+
+def test_a_record_of_a_scenario_says_of_which_operator_chart_rights_and_requirements_it_is():
+    parts = tree.contents(program.ROOT)
+    decided = {name: set(tree.digests(program.ROOT, name, parts)) for name in tree.scenarios(program.ROOT)}
+    with_operator = {name for name in decided if name.startswith("operator_")}
+    assert len(with_operator) >= 9
+    assert {name for name, found in decided.items() if {"operator", "tools/helm.py"} <= found} >= with_operator
+    assert "docs/reference/host-rights.yaml" in decided["pods_least_rights"]
+    assert "docs/guides/plain-hosts.sudoers" in decided["hosts_plain"]
+    assert {"examples", "requirements-awx.txt"} <= decided["awx"]
+    assert {"ee", "examples", "requirements-publish.txt"} <= decided["awx_pod"]
+    assert not decided["demo"] & {"operator", "ee", "examples", "tools/helm.py", "documentation", "build"}
+
+
 @pytest.mark.parametrize(
     ("path", "changed"),
     [
-        (f"{COLLECTION}/roles/etcd/tasks/main.yml", {"one", "two", "three", "unit", "contract", "lint"}),
+        (f"{COLLECTION}/roles/etcd/tasks/main.yml", {*EVERY, "contract"}),
         ("molecule/one/tasks/main.yml", {"one", "two", "unit", "contract", "lint"}),
         (f"{COLLECTION}/tests/unit/test_pki.py", {"unit", "contract", "lint"}),
         ("docs/guide.md", {"unit", "lint"}),
         ("molecule/records/one.json", set()),
         ("build/anything", set()),
-        (f"{COLLECTION}/roles/etcd/tasks/new.yml", {"one", "two", "three", "unit", "contract", "lint"}),
+        (f"{COLLECTION}/roles/etcd/tasks/new.yml", {*EVERY, "contract"}),
+        ("operator/chart/values.yaml", {"three", "four", *tree.CHECKS}),
+        ("operator/program/main.py", {"three", "four", *tree.CHECKS}),
+        ("tools/helm.py", {"three", "four", *tree.CHECKS}),
+        ("tools/other.py", set(tree.CHECKS)),
+        ("bench/round.py", set(tree.CHECKS)),
+        ("ee/it.yml", {"three", "four", *tree.CHECKS}),
+        ("examples/awx/types.yml", {"three", "four", *tree.CHECKS}),
+        ("requirements-awx.txt", {"three", "four", *tree.CHECKS}),
+        ("docs/reference/host-rights.yaml", {"four", "unit", "lint"}),
+        (f"{COLLECTION}/changelogs/fragments/one.yml", {"unit", "lint"}),
+        (f"{COLLECTION}/plugins/modules/_host_tree.py", {*EVERY, "contract"}),
     ],
 )
 def test_an_edit_changes_the_tree_of_what_it_decides(checkout, path, changed):
-    names = {"one", "two", "three", *tree.CHECKS}
+    names = {*EVERY, *tree.CHECKS}
     before = {name: tree.digests(checkout, name) for name in names}
     (checkout / path).parent.mkdir(parents=True, exist_ok=True)
     (checkout / path).write_text("other\n")
@@ -127,47 +176,20 @@ def test_an_edit_changes_the_tree_of_what_it_decides(checkout, path, changed):
     assert not any(tree.edited(checkout, edited[name]) for name in names)
 
 
+def test_documentation_of_a_module_decides_no_scenario(checkout):
+    before = {name: tree.digests(checkout, name) for name in EVERY}
+    stub = checkout / COLLECTION / "plugins/modules/install.py"
+    stub.write_text('from __future__ import annotations\n\nDOCUMENTATION = "other"\nRETURN = "more"\n')
+    assert {name for name in EVERY if tree.digests(checkout, name) != before[name]} == {"lint", "unit"}
+    assert not tree.edited(checkout, before["one"])
+    stub.write_text('DOCUMENTATION = "other"\nVERSION = "more"\n')
+    assert {name for name in EVERY if tree.digests(checkout, name) != before[name]} == EVERY
+
+
 def test_a_program_that_may_no_longer_be_run_is_another_one(checkout):
     before = tree.digests(checkout, "one")
     (checkout / "molecule/one/molecule.yml").chmod(0o755)
     assert tree.digests(checkout, "one") != before
-
-
-# Records -------------------------------------------------------------------------------------------------------------
-
-
-def test_what_has_passed_on_this_tree_with_these_settings_is_not_run_again():
-    thorough = {"KILLS": "20"}
-    records = [at(1), at(2, settings=thorough)]
-    assert still_passed(records, PARTS, {}) == records[0]
-    assert still_passed(records, PARTS, thorough) == records[1]
-    assert still_passed(records, PARTS, {"KILLS": "5"}) is None
-    assert still_passed(records, {**PARTS, "roles": "other"}, {}) is None
-    assert still_passed(records, {**PARTS, "new": "cc"}, {}) is None
-    assert still_passed([at(1), at(2, passed=False)], PARTS, {}) is None
-
-
-def test_the_last_pass_is_kept_and_a_failure_after_it():
-    first, failed, again = at(1), at(2, passed=False), at(3)
-    other = at(1, settings={"KILLS": "20"})
-    assert kept([other, first], failed) == [first, failed, other]
-    assert kept([first, failed, other], again) == [again, other]
-    assert kept([first, failed], at(4, passed=False)) == [first, at(4, passed=False)]
-
-
-def test_records_are_read_as_they_were_written(tmp_path):
-    store = Store(tmp_path / "records")
-    assert store.of("demo") == []
-    store.add(RECORD)
-    assert store.of("demo") == [RECORD]
-    assert [file.name for file in store.folder.iterdir()] == ["demo.json"]
-    with pytest.raises(KeyError):
-        record_of({"name": "demo"})
-
-
-def test_the_longest_are_told_first():
-    found = longest([at(1, name="a", seconds=10), at(1, name="b", seconds=30)], number=1)
-    assert found == ["      30 s   75%  b", "      40 s        all 2 parts"]
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------
@@ -189,6 +211,58 @@ def test_a_run_leaves_a_record_without_names_of_the_machine(checkout):
     assert found.tree == tree.whole(found.parts)
     text = (checkout / "molecule/records/one.json").read_text()
     assert not [word for word in (str(checkout), "somebody", os.uname().nodename) if word in text]
+
+
+def test_a_part_that_is_not_there_is_refused_before_anything_runs(checkout, capsys):
+    (checkout / "molecule/one/vars").mkdir()
+    (checkout / "molecule/one/vars/parts.yml").write_text("parts_by: WHICH\nparts_there_are: [drain, reset]\n")
+    assert run(checkout, "sh", "-c", "exit 7", WHICH="drian,reset") == 2
+    assert "one: WHICH names what is not there: drian. There are: drain, reset" in capsys.readouterr().out
+    assert records(checkout) == []
+    for asked, recorded in (("reset", {"WHICH": "reset"}), ("reset drain", {}), ("all", {}), ("", {})):
+        assert run(checkout, "true", WHICH=asked) == 0
+        assert recorded in [each.settings for each in records(checkout)]
+
+
+def test_a_choice_that_is_made_anyway_is_none(checkout):
+    assert run(checkout, "true", KILLS="3") == 0
+    assert [each.settings for each in records(checkout)] == [{}]
+
+
+def test_a_check_that_draws_does_so_by_a_seed_that_is_recorded(checkout, tmp_path_factory):
+    said = tmp_path_factory.mktemp("outside") / "seed"
+    assert run(checkout, "sh", "-c", f"echo $FAULTS_SEED >{said}", name="contract") == 0
+    assert records(checkout, "contract")[0].seed == int(said.read_text())
+
+
+def test_tests_that_are_narrowed_by_the_environment_are_not(checkout, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("outside")
+    (folder / "test_it.py").write_text("def test_one():\n    pass\n\n\ndef test_two():\n    pass\n")
+    alone = (sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", f"--rootdir={folder}")
+    results = f"--junitxml={checkout}/build/diagnostics/unit/tests.xml"
+    narrowed = {"PYTEST_ADDOPTS": "-k test_one", "PYTEST_PLUGINS": "there.is.none"}
+    assert run(checkout, *alone, results, str(folder / "test_it.py"), name="unit", **narrowed) == 0
+    assert records(checkout, "unit")[0].figures == {"all of it": "2 tests"}
+    # What an earlier run left is none of this one's.
+    os.utime(checkout / "build/diagnostics/unit/tests.xml", (1, 1))
+    assert run(checkout, "true", name="unit") == 0
+    assert records(checkout, "unit")[0].figures == {}
+
+
+def test_passed_is_what_has_a_record_of_this_tree_and_time(checkout):
+    def lacking(since="", **environment):
+        return program.passed(checkout, ["one", "three"], since, environment)
+
+    assert lacking() == ["one", "three"]
+    assert run(checkout, "true") == run(checkout, "true", name="three") == 0
+    [began] = [each.began for each in records(checkout)]
+    assert lacking() == lacking(began) == []
+    assert lacking("9999-01-01T00:00:00Z") == ["one", "three"]
+    assert lacking(KILLS="20") == ["one"]
+    assert run(checkout, "false", name="three") == 1
+    assert lacking() == ["three"]
+    (checkout / "molecule/one/tasks/main.yml").write_text("other\n")
+    assert lacking() == ["one", "three"]
 
 
 def test_a_failed_run_is_recorded_and_run_again(checkout):
@@ -284,40 +358,6 @@ def test_a_command_comes_to_its_own_end_when_this_program_is_stopped(tmp_path):
     assert said.read_text() == "ended\n"
 
 
-# The page ------------------------------------------------------------------------------------------------------------
-
-NOW = {"demo": PARTS, "unit": PARTS}
-AREAS = (Area("Pods", (Capability("It installs", ("demo", "unit")),)),)
-
-
-def test_each_scenario_and_each_check_is_in_a_row_and_no_other():
-    shown = {name for area in CAPABILITIES for each in area.capabilities for name in each.shown_by}
-    assert shown == {*tree.CHECKS, *tree.scenarios(program.ROOT)}
-
-
-def test_a_row_says_when_it_passed_and_on_which_tree():
-    text = page(AREAS, {"demo": [RECORD], "unit": []}, NOW)
-    assert "| It installs | `demo` | 2026-01-02 | `0123456789ab` | 61 |  |" in text
-    assert "|  | `unit` | no record |  |  |  |" in text
-    assert "| `demo` | 2026-01-02 03:04:05 | `0123456789ab` | abcdef0123 | 61 |  |  |" in text
-    assert "- 1 runs: cores 2; etcd v3" in text
-
-
-def test_a_row_names_what_has_changed_since():
-    assert state([RECORD], {"roles": "other", "lab": "bb"})[3] == "changed since: roles"
-    assert state([RECORD], {"lab": "bb", "shared": "cc"})[3] == "changed since: roles, shared"
-    assert state([RECORD], PARTS)[3] == ""
-
-
-def test_a_row_names_a_failure_since():
-    failed = at(9, passed=False, tree="fedcba987654")
-    assert state([RECORD, failed], PARTS) == (
-        "2026-01-02", "`0123456789ab`", "61", "**failed** 2026-01-09 on `fedcba987654`",
-    )  # fmt: skip
-    assert state([failed], PARTS)[0] == "no record"
-    assert state([failed, at(10, settings={"KILLS": "20"})], PARTS)[3] == ""
-
-
 def test_what_a_scenario_has_measured_goes_on_record_and_onto_the_page(checkout):
     file = checkout / "build/figures/one.json"
     file.parent.mkdir(parents=True)
@@ -326,12 +366,6 @@ def test_what_a_scenario_has_measured_goes_on_record_and_onto_the_page(checkout)
     assert run(checkout, "sh", "-c", f'test ! -e {file} && echo \'{{"to 3": "0 failed | none lost"}}\' >{file}') == 0
     [found] = records(checkout)
     assert found.figures == {"to 3": "0 failed | none lost"}
-    assert "| `one` | to 3 | 0 failed \\| none lost |" in page((), {"one": [found]}, {"one": {}})
+    assert "| `one` | to 3 | 0 failed \\| none lost |" in page((), {"one": [found]}, {"one": {}}, {})
     assert run(checkout, "sh", "-c", f"rm {file}; exit 1") == 1
     assert [each.figures for each in records(checkout)] == [found.figures, {}]
-
-
-def test_settings_seed_and_edits_are_told():
-    found = at(1, settings={"KILLS": "20"}, seed=7, dirty=True)
-    text = page((), {"demo": [found]}, NOW)
-    assert "| abcdef0123 with changes | 61 | `KILLS=20` | 7 |" in text

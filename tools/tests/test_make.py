@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make test` runs all that it says, three at a time, and calls nothing passed that has no record."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTRACT = "collections/ansible_collections/karmada/installer/tests/contract"
+# Says how it is called, and how many parts run by then. The first of each of the three lanes waits for the two others.
+# Its first line is not the first of a line here, by which linters know shell scripts.
+PROGRAM = """#!/usr/bin/env bash
+words="$*"
+case "$words" in "python tools/evidence run "*)
+  part=${words#python tools/evidence run }; part=${part#--go-on }; part=${part%% *}
+  mkdir -p running begun; touch "running/$part" "begun/$part"; echo "$(ls running | wc -l) $words" >>log
+  case "$part" in a|b|unit)
+    for _ in $(seq 600); do [ -e begun/a ] && [ -e begun/b ] && [ -e begun/unit ] && break; sleep 0.1; done ;;
+  esac
+  sleep 0.2; rm "running/$part" ;;
+*) echo "- $words" >>log ;;
+esac
+case "$words" in *"$FAILS"*) exit 1 ;; esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A Makefile with scenarios, whose programs only say how they are called."""
+    (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
+    for name, text in {".ci/venv": PROGRAM, "bin/go": "#!/bin/sh\necho go1.99\n"}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    for name, text in {"a": "", "b": "KARMADA_LAB_STATE"}.items():
+        (tmp_path / "molecule" / name).mkdir(parents=True)
+        (tmp_path / "molecule" / name / "molecule.yml").write_text(text)
+    return tmp_path
+
+
+def make(checkout: Path, *words: str, fails: str = "nothing of this", **environment: str) -> int:
+    done = subprocess.run(
+        ["make", *words, "SCENARIOS=a b"], cwd=checkout, capture_output=True, text=True, check=False,
+        env={
+            "PATH": f"{checkout}/bin:{os.environ['PATH']}", "HOME": str(checkout), "FAILS": fails, **environment,
+        },
+    )  # fmt: skip
+    return done.returncode
+
+
+def told(checkout: Path, begin: str) -> list[str]:
+    """Commands that begin so, without how many ran."""
+    lines = [line.partition(" ")[2] for line in (checkout / "log").read_text().splitlines()]
+    return [line for line in lines if line.startswith(begin)]
+
+
+def test_all_parts_run_three_at_a_time_and_linters_when_one_has_ended(checkout):
+    assert make(checkout, "test") == 0
+    parts = [line.split()[3] for line in told(checkout, "python tools/evidence run")]
+    assert sorted(parts) == ["a", "b", "contract", "lint", "unit"]
+    assert sorted(parts[:3]) == ["a", "contract", "unit"]
+    counts = [int(line.split()[0]) for line in (checkout / "log").read_text().splitlines() if line[0].isdigit()]
+    assert max(counts) == 3
+    [passed] = told(checkout, "python tools/evidence passed")
+    assert passed.split()[4:] == ["lint", "unit", "contract", "a", "b"]
+    assert passed.split()[3].startswith("--since=20")
+
+
+def test_what_the_environment_says_narrows_nothing(checkout):
+    narrow = {"PYTEST_ARGS": "-k nothing", "GO_ON": "yes", "CONTRACT": "", "LINTERS": "docs", "CHECKS": "lint"}
+    assert make(checkout, "test", "PYTEST_ARGS=-k nothing", "GO_ON=yes", "CHECKS=lint", **narrow) == 0
+    runs = told(checkout, "python tools/evidence run")
+    assert len(runs) == 5
+    assert not [line for line in runs if "--go-on" in line or "-k nothing" in line]
+    [contract] = [line for line in runs if " contract -- pytest " in line]
+    assert CONTRACT in contract
+    [lint] = [line for line in runs if " lint -- " in line]
+    assert "lint-types" in lint
+
+
+def test_the_whole_goes_on_where_it_was_stopped(checkout):
+    assert make(checkout, "test-full") == 0
+    runs = told(checkout, "python tools/evidence run")
+    assert len(runs) == 5
+    assert all(line.startswith("python tools/evidence run --go-on ") for line in runs)
+    assert told(checkout, "python tools/evidence passed") == ["python tools/evidence passed lint unit contract a b"]
+
+
+def test_a_part_that_fails_stops_no_other(checkout):
+    assert make(checkout, "test", fails="evidence run b ") != 0
+    assert len(told(checkout, "python tools/evidence run")) == 5
+    assert told(checkout, "python tools/evidence failed") == ["python tools/evidence failed lint unit contract a b"]
+
+
+def test_what_has_no_record_has_not_passed(checkout):
+    assert make(checkout, "test", fails="evidence passed") != 0
