@@ -234,7 +234,7 @@ class _World:
     now: float = 0.0
     #: "", restoring, quarantined, released, undone
     record: str = ""
-    #: Whether the decision in the spec was written when its status said that the quarantine is there.
+    #: Whether the decision that counts was written when its status said that the quarantine is there.
     decided_in_time: bool = False
 
 
@@ -252,7 +252,8 @@ class History(RuleBasedStateMachine):
 
     def _edit(self, **fields: Any) -> None:
         seen = self.world.seen
-        if "decision" in fields:
+        # What is released by now was decided before; an edit decides nothing of it any more.
+        if "decision" in fields and self.restore.phase != restores.RELEASING:
             self.world.decided_in_time = self.restore.phase == restores.QUARANTINED
         self.world.seen = replace(seen, generation=seen.generation + 1, restore=replace(self.restore, **fields))
 

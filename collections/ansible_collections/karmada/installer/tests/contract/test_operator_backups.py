@@ -61,6 +61,8 @@ PLAYBOOKS = {
 """
     + _REPORT.replace("{report}", "quarantined"),
     "release": _note("releases", "restore_name") + _REPORT.replace("{report}", "report"),
+    # An operator that has just started looks whether a control plane in quarantine is held still.
+    "report": _note("looks", "nothing_of_the_kind") + _REPORT.replace("{report}", "quarantined"),
 }
 ROLE = """
 - name: Judge the backup, and ask for its confirmation
@@ -103,7 +105,7 @@ class Place(Site):
         (here / "quarantined.json").write_text(json.dumps({**SAMPLE, "phase": "Quarantined"}))
         rows = yaml.safe_load((CHECKOUT / "operator/karmada_operator/watches.yaml").read_text())
         for row in rows:
-            for word in ("playbook", "releasePlaybook"):
+            for word in ("playbook", "releasePlaybook", "reportPlaybook"):
                 if word in row:
                     row[word] = str(here / f"{row[word].rpartition('.')[2]}.yml")
         rows[0]["finalizer"]["playbook"] = str(here / "remove.yml")
