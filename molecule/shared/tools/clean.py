@@ -33,6 +33,7 @@ LEFTOVERS = (
     (RIGHTS, OPERATOR),
     ("customresourcedefinitions", *DEFINITIONS, "--ignore-not-found"),
     ("customresourcedefinitions", OURS),
+    ("customresourcedefinitions", SCENARIOS),
     (RIGHTS, PROPAGATED),
     ("deployments,services,configmaps", "--all-namespaces", PROPAGATED),
 )
