@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.progress import Progress
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import edit_live
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import access_on_hosts, elsewhere
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling as member_scheduling
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
@@ -27,11 +29,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 #: Least seconds between two checks that a member is empty.
 PAUSE_SECONDS = 1.0
 TAKEN_BACK = (
-    "the taints that this run has set are taken away again, so that Karmada may place there what was to go; those from "
-    "before stay"
+    "the taints that this run has set are taken away again, and what was to go and has no other place stays; taints "
+    "from before stay, too"
 )
+#: Looks for what is evicted still when the taint is gone: Karmada's controllers may be a moment behind.
+LOOKS = 10
 #: Remaining placements that a message shows.
 SHOWN = 10
+_NAME_OF_DRAIN = member_taints.name_of(member_scheduling.DRAIN)
 
 
 class ActionModule(KarmadaAction):
@@ -64,6 +69,9 @@ class ActionModule(KarmadaAction):
             if arguments["state"] == "drained":
                 return _drain(run, control_plane, {name: clusters[name] for name in names}, clusters, arguments)
             changes = _change_taints(run, control_plane, names, *member_scheduling.TAINTS[arguments["state"]])
+            if arguments["state"] == "uncordoned":
+                drained = {name for name in names if _NAME_OF_DRAIN in _taints_of(clusters[name])}
+                changes += _undo_evictions(control_plane, drained, check=run.check)
             bindings = _bindings(control_plane)
             placed = {name: member_scheduling.placed_on(name, bindings) for name in names}
             return changed_result(changes, left=[], now=_now(run, arguments["state"], placed))
@@ -115,11 +123,48 @@ def _change_taints(
 
 
 def _take_back(control_plane: Cluster, drained: dict[str, Object]) -> None:
-    """Remove the taints that this run has set, so that Karmada places there again what it was to evict."""
+    """Remove the taints that this run has set, and have members keep what was to go and has no other place."""
     ours = {member_taints.name_of(each) for each in member_scheduling.TAINTS["drained"][0]}
     for name, before in drained.items():
-        there = set(map(member_taints.name_of, before["spec"].get("taints") or ()))
-        member_taints.change(control_plane, name, partial(member_taints.patch_of, add=(), remove=ours - there))
+        remove = ours - _taints_of(before)
+        member_taints.change(control_plane, name, partial(member_taints.patch_of, add=(), remove=remove))
+    begun = {name for name, before in drained.items() if _NAME_OF_DRAIN not in _taints_of(before)}
+    _undo_evictions(control_plane, begun)
+
+
+def _taints_of(cluster: Object) -> set[str]:
+    return set(map(member_taints.name_of, cluster["spec"].get("taints") or ()))
+
+
+def _undo_evictions(control_plane: Cluster, names: Collection[str], *, check: bool = False) -> list[Change]:
+    """Place again on these members what is being evicted from them and has no other place."""
+    undone: list[Change] = []
+    for look in range(LOOKS if names else 0):
+        if look:
+            time.sleep(PAUSE_SECONDS)
+        found = [
+            change
+            for binding in _bindings(control_plane)
+            if member_scheduling.eviction_undone(binding, names) is not None
+            for change in _undo_eviction(control_plane, Ref.of(binding), names, check=check)
+        ]
+        undone += found
+        if check or (look and not found):
+            break
+    return undone
+
+
+def _undo_eviction(control_plane: Cluster, ref: Ref, names: Collection[str], *, check: bool) -> list[Change]:
+    def edit(live: Object) -> Object | None:
+        return member_scheduling.eviction_undone(live, names)
+
+    try:
+        return edit_live(control_plane, ref, edit, check=check)
+    except ProblemsError as error:
+        if all(each.reason == Reason.OBJECT_NOT_FOUND for each in error.problems):
+            # Its object was deleted meanwhile.
+            return []
+        raise
 
 
 def _bindings(control_plane: Cluster) -> list[Object]:

@@ -32,7 +32,9 @@ options:
         with the effect NoExecute. It is waited for until nothing is placed on the member but what tolerates that.
         Karmada moves nothing because of taints by default; it is refused unless karmada-controller-manager has the
         feature gate C(Failover) and the flag C(enable-no-execute-taint-eviction).
-      - V(uncordoned) takes both taints away. What has gone does not come back by itself.
+      - >-
+        V(uncordoned) takes both taints away. What has gone does not come back by itself. What is going still and has no
+        other place stays.
     type: str
     required: true
     choices: [cordoned, drained, uncordoned]

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..api_object import Object, condition
 from ..components.spec import Settings, Spec
 from ..kube.objects import Ref
 from ..problems import Problem, Reason
@@ -27,6 +28,8 @@ BINDING_API = "work.karmada.io/v1alpha2"
 BINDING_KINDS = ("ResourceBinding", "ClusterResourceBinding")
 _CONTROLLER_MANAGER = "karmadaControllerManager"
 _EVICTION_FLAG = "enable-no-execute-taint-eviction"
+#: Producer of evictions because of a taint, as their tasks in a binding name it.
+_TAINT_MANAGER = "TaintManager"
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,34 @@ def _placed(member: str, binding: Mapping[str, Any]) -> Placed | None:
     if users:
         return Placed(what, f"needed by {', '.join(sorted(each.get('name', '') for each in users))}", kind=kind)
     return None
+
+
+def eviction_undone(binding: Mapping[str, Any], members: Collection[str]) -> Object | None:
+    """Merge patch of a binding that places again on these members what was evicted and has no other place; None if
+    there is nothing of that.
+
+    That the taint is gone does not do it: the scheduler passes over a member from which something is being evicted, and
+    after 10 minutes that is removed there, with or without another place (Karmada 1.18,
+    pkg/scheduler/framework/plugins/clustereviction and pkg/controllers/gracefuleviction). What the scheduler has placed
+    elsewhere goes on moving.
+    """
+    spec = binding["spec"]
+    targets, tasks = list(spec.get("clusters") or ()), list(spec.get("gracefulEvictionTasks") or ())
+    failed = condition(binding, "Scheduled").get("status") == "False"
+    placement = (spec.get("placement") or {}).get("replicaScheduling") or {}
+    divided = placement.get("replicaSchedulingType") == "Divided" and bool(spec.get("replicas"))
+    lacking = int(spec.get("replicas") or 0) - sum(int(each.get("replicas") or 0) for each in targets)
+    left: list[Mapping[str, Any]] = []
+    for task in tasks:
+        name, replicas = task.get("fromCluster"), int(task.get("replicas") or 0)
+        ours = name in members and task.get("producer") == _TAINT_MANAGER and name not in _names(targets)
+        back = min(replicas, lacking) if divided else replicas
+        if not ours or not (back > 0 if divided else failed or not targets):
+            left.append(task)
+            continue
+        targets.append({"name": name, "replicas": back} if back else {"name": name})
+        lacking -= back
+    return None if left == tasks else {"spec": {"clusters": targets, "gracefulEvictionTasks": left or None}}
 
 
 def resource_of(binding: Mapping[str, Any]) -> str:

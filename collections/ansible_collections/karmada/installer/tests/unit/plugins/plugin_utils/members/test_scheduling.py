@@ -70,6 +70,12 @@ class Site:
         return found
 
     @property
+    def bound(self) -> tuple[Any, Any]:
+        """Members on which the object is placed, and what is being evicted."""
+        (found,) = (each for (_, kind, *_), each in self.inside.objects.items() if kind == "ResourceBinding")
+        return found["spec"].get("clusters"), found["spec"].get("gracefulEvictionTasks")
+
+    @property
     def taints(self) -> list[str]:
         spec = self.inside.objects[registration.CLUSTER_API, "Cluster", None, "m1"]["spec"]
         return [f"{each['key']}:{each['effect']}" for each in spec.get("taints") or []]
@@ -275,7 +281,8 @@ def evicted(**spec: Any) -> dict[str, Any]:
         "reason": "NoClusterFit",
         "message": "0/2 clusters are available",
     }
-    return {**binding(gracefulEvictionTasks=[{"fromCluster": "m1"}], **spec), "status": {"conditions": [condition]}}
+    task = {"fromCluster": "m1", "producer": "TaintManager"}
+    return {**binding(gracefulEvictionTasks=[task], **spec), "status": {"conditions": [condition]}}
 
 
 def moving(site: Site, monkeypatch: pytest.MonkeyPatch, *steps: Any) -> None:
@@ -296,12 +303,99 @@ def test_the_scheduler_that_finds_no_place_ends_a_drain_and_the_last_replica_sta
     for state_before in before:
         site.run(state_before, "m1")
     there = site.taints
-    moving(site, monkeypatch, evicted(), evicted())
+    # Karmada evicts it once more, for its controller has not seen yet that the taint is gone.
+    moving(site, monkeypatch, evicted(), evicted(), evicted(), binding(clusters=[{"name": "m1"}]))
     with pytest.raises(ProblemsError) as caught:
         site.run("drained", "m1", timeout=600)
     assert "Deployment shop/web (NoClusterFit: 0/2 clusters are available)" in str(caught.value)
     assert "taken away again" in str(caught.value)
     assert site.taints == there
+
+
+def test_what_has_no_other_place_is_on_its_member_again_when_a_drain_ends_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The scheduler passes over a member as long as something is being evicted from it, and after that it is gone."""
+    site = Site(binding(clusters=[{"name": "m1"}]), others=("m2",))
+    steps = iter((evicted(), evicted()))
+    monkeypatch.setattr(action_module.time, "sleep", lambda _: [site.inside.put(each) for each in [*steps][:1]])
+    with pytest.raises(ProblemsError):
+        site.run("drained", "m1", timeout=600)
+    assert site.bound == ([{"name": "m1"}], None)
+
+
+def test_uncordoned_in_the_middle_of_a_drain_what_has_no_other_place_stays() -> None:
+    site = Site(binding(clusters=[{"name": "m1"}]), others=("m2",))
+    site.run("drained", "m1", confirm="m1")
+    site.inside.put(evicted())
+    seen = site.run("uncordoned", "m1", check=True)["changes"]
+    assert site.bound[0] is None
+    assert (
+        site.run("uncordoned", "m1")["changes"]
+        == seen
+        == ["changed Cluster m1", "changed ResourceBinding shop/web-deployment"]
+    )
+    assert site.bound == ([{"name": "m1"}], None)
+    assert site.run("uncordoned", "m1")["changes"] == []
+
+
+def test_a_member_that_was_not_drained_is_uncordoned_without_a_look_at_what_others_evict() -> None:
+    site = Site(evicted(), others=("m2",))
+    site.run("cordoned", "m1")
+    assert site.run("uncordoned", "m1")["changes"] == ["changed Cluster m1"]
+
+
+TASK = {"fromCluster": "m1", "producer": "TaintManager"}
+DIVIDED = {"replicas": 4, "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "failed", "clusters"),
+    [
+        ({"gracefulEvictionTasks": [TASK]}, True, [{"name": "m1"}]),
+        ({"gracefulEvictionTasks": [TASK]}, False, [{"name": "m1"}]),
+        ({"gracefulEvictionTasks": [TASK], "clusters": [{"name": "m2"}]}, False, None),
+        ({"gracefulEvictionTasks": [TASK], "clusters": [{"name": "m2"}]}, True, [{"name": "m2"}, {"name": "m1"}]),
+        ({"gracefulEvictionTasks": [{**TASK, "producer": "Others"}]}, True, None),
+        ({"gracefulEvictionTasks": [{**TASK, "fromCluster": "m2"}]}, True, None),
+        (
+            {
+                "gracefulEvictionTasks": [{**TASK, "replicas": 3}],
+                "clusters": [{"name": "m2", "replicas": 2}],
+                **DIVIDED,
+            },
+            True,
+            [{"name": "m2", "replicas": 2}, {"name": "m1", "replicas": 2}],
+        ),
+        (
+            {
+                "gracefulEvictionTasks": [{**TASK, "replicas": 3}],
+                "clusters": [{"name": "m2", "replicas": 4}],
+                **DIVIDED,
+            },
+            False,
+            None,
+        ),
+        ({"clusters": [{"name": "m1"}]}, True, None),
+    ],
+    ids=[
+        "no place",
+        "not looked for yet",
+        "placed elsewhere",
+        "a copy without a place",
+        "of others",
+        "of another member",
+        "replicas that lack",
+        "replicas that moved",
+        "nothing is evicted",
+    ],
+)
+def test_what_is_evicted_is_placed_again_where_nothing_has_taken_its_place(
+    spec: dict[str, Any], failed: bool, clusters: list[Any] | None
+) -> None:
+    seen = {**binding(**spec), "status": {"conditions": [{"type": "Scheduled", "status": str(not failed)}]}}
+    patch = member_scheduling.eviction_undone(seen, {"m1"})
+    assert patch == (clusters and {"spec": {"clusters": clusters, "gracefulEvictionTasks": None}})
 
 
 def test_who_has_asked_for_it_by_name_is_told_once_and_the_drain_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
