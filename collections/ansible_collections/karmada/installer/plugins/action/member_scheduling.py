@@ -70,7 +70,7 @@ class ActionModule(KarmadaAction):
                 return _drain(run, control_plane, {name: clusters[name] for name in names}, clusters, arguments)
             changes = _change_taints(run, control_plane, names, *member_scheduling.TAINTS[arguments["state"]])
             if arguments["state"] == "uncordoned":
-                drained = {name for name in names if _NAME_OF_DRAIN in _taints_of(clusters[name])}
+                drained = {name: each for name in names if _NAME_OF_DRAIN in _taints_of(each := clusters[name])}
                 changes += _undo_evictions(control_plane, drained, check=run.check)
             bindings = _bindings(control_plane)
             placed = {name: member_scheduling.placed_on(name, bindings) for name in names}
@@ -128,7 +128,7 @@ def _take_back(control_plane: Cluster, drained: dict[str, Object]) -> None:
     for name, before in drained.items():
         remove = ours - _taints_of(before)
         member_taints.change(control_plane, name, partial(member_taints.patch_of, add=(), remove=remove))
-    begun = {name for name, before in drained.items() if _NAME_OF_DRAIN not in _taints_of(before)}
+    begun = {name: before for name, before in drained.items() if _NAME_OF_DRAIN not in _taints_of(before)}
     _undo_evictions(control_plane, begun)
 
 
@@ -136,8 +136,9 @@ def _taints_of(cluster: Object) -> set[str]:
     return set(map(member_taints.name_of, cluster["spec"].get("taints") or ()))
 
 
-def _undo_evictions(control_plane: Cluster, names: Collection[str], *, check: bool = False) -> list[Change]:
-    """Place again on these members what is being evicted from them and has no other place."""
+def _undo_evictions(control_plane: Cluster, members: dict[str, Object], *, check: bool = False) -> list[Change]:
+    """Place again on these members, name → Cluster as it was before, what is being evicted and has no other place."""
+    names = {name for name, each in members.items() if not member_scheduling.evicted_by_others(each)}
     undone: list[Change] = []
     for look in range(LOOKS if names else 0):
         if look:

@@ -112,6 +112,12 @@ def _placed(member: str, binding: Mapping[str, Any]) -> Placed | None:
     return None
 
 
+def evicted_by_others(cluster: Mapping[str, Any]) -> bool:
+    """Return whether a taint that is not that of a drain has Karmada evict what runs on this member, too."""
+    taints = cluster["spec"].get("taints") or ()
+    return any(each.get("effect") == "NoExecute" and name_of(each) != name_of(DRAIN) for each in taints)
+
+
 def eviction_undone(binding: Mapping[str, Any], members: Collection[str]) -> Object | None:
     """Merge patch of a binding that places again on these members what was evicted and has no other place; None if
     there is nothing of that.

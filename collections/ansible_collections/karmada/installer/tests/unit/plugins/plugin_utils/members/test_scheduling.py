@@ -345,6 +345,13 @@ def test_a_member_that_was_not_drained_is_uncordoned_without_a_look_at_what_othe
     assert site.run("uncordoned", "m1")["changes"] == ["changed Cluster m1"]
 
 
+def test_what_karmada_evicts_from_a_member_that_is_not_ready_is_left_to_karmada() -> None:
+    site = Site(evicted(), others=("m2",))
+    not_ready = {"key": "cluster.karmada.io/not-ready", "effect": "NoExecute"}
+    site.inside.put(cluster("m1", taints=[not_ready, *map(dict, member_scheduling.TAINTS["drained"][0])]))
+    assert site.run("uncordoned", "m1")["changes"] == ["changed Cluster m1"]
+
+
 TASK = {"fromCluster": "m1", "producer": "TaintManager"}
 DIVIDED = {"replicas": 4, "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}}
 
