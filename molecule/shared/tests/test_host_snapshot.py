@@ -204,6 +204,7 @@ file /run/lock/karmada
 file /run/systemd/system/x.service
 file /run/systemd/transient/x.service
 file /tmp/karmada
+file /tmp/namespace-karmada
 file /usr/local/lib/karmada
 file /var/lib/karmada-installer/prod
 file /var/log/karmada
