@@ -67,7 +67,7 @@ VOLATILE = {
     r"file /var/lib/systemd/(timers|random-seed|catalog|linger|timesync|coredump)(/.*)?":
         "systemd's own clocks and seeds",
     r"file (/var)?/tmp/systemd-private-[^/]+(/.*)?": "temporary folders of units that run",
-    r"file /tmp/namespace-dev-\w{6}(/dev(/.*)?)?": "systemd was starting a unit with devices of its own when the host died",
+    r"file /tmp/namespace-dev-\w{6}(/dev(/.*)?)?": "systemd was starting a unit when its host died",
     # Work that the distribution does by timers.
     r"file /var/(lib|cache)/(apt|man-db|logrotate)(/.*)?": "the distribution's timers, and its lists of packages",
     r"file /var/lib/dpkg/(lock.*|triggers/Lock)": "locks of the package manager",
