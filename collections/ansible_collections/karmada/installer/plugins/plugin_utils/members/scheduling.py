@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cordon, uncordon and drain: the taints for each, and what is still placed on a drained member. No I/O."""
+"""Cordon, uncordon and drain: taints for each, what is still placed on a drained member, evictions undone. No I/O."""
 
 from __future__ import annotations
 
