@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +36,7 @@ from ..components.table import (
 )
 from ..components.types import Addresses, Component, KeyPair, members_with_agent_hosts
 from ..document import manifest
-from ..encoding import base64_files
+from ..encoding import base64_files, files_of
 from ..kube.causes import NO_SERVERS, Servers
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
@@ -138,7 +139,7 @@ class OnHosts(Place):
     def issued(self, seen: Snapshot) -> certificates.Issued:
         """Administrator's certificate: the one in the kubeconfig that exists, or a new one."""
         leaf, authority = administrator(self.facts.spec), seen.state.authorities[ADMIN.authority]
-        present = _admin_of(self.facts.connection.kubeconfig_output)
+        present = _admin_of(self._kubeconfig_left(seen))
         settings = self.facts.spec.certificates
         wanted = x509.Certificate(leaf.name, leaf.authority, leaf.common_name, leaf.organizations, client=True)
         algorithm = settings.key_algorithm
@@ -153,6 +154,18 @@ class OnHosts(Place):
             external_etcd=self.facts.external_etcd_files,
         )
         return certificates.Issued(material, {ADMIN.name: why} if why else {})
+
+    def _kubeconfig_left(self, seen: Snapshot) -> bytes | None:
+        """Kubeconfig that an earlier run left: in a file, or in the Secret beside the object."""
+        connection = self.facts.connection
+        if connection.kubeconfig_output is not None:
+            with suppress(OSError):
+                return Path(connection.kubeconfig_output).read_bytes()
+        elif connection.object_uid is not None:
+            name, namespace = seen.instance.object_name("admin-config"), self.facts.deployment["metadata"]["namespace"]
+            secret = self.facts.home.get("v1", "Secret", name, namespace)
+            return files_of((secret or {}).get("data")).get("kubeconfig")
+        return None
 
     def connect(self, seen: Snapshot) -> Cluster:
         """API server at its endpoint, or on the first host that answers."""
@@ -247,10 +260,10 @@ class OnHosts(Place):
         return differs
 
 
-def _admin_of(kubeconfig: str | None) -> KeyPair | None:
+def _admin_of(kubeconfig: bytes | None) -> KeyPair | None:
     """Client certificate in a kubeconfig of an earlier run; None if there is none that can be read."""
     try:
-        user = yaml.safe_load(Path(kubeconfig or "").read_text())["users"][0]["user"]
+        user = yaml.safe_load(kubeconfig or b"")["users"][0]["user"]
         return KeyPair(*(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
-    except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError, ValueError):
+    except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError):
         return None

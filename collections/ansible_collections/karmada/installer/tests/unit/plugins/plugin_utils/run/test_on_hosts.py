@@ -7,6 +7,8 @@ import base64
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,11 +19,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
     Journal,
     to_files,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ADMIN
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import admin_kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import (
     FORMER,
     HOSTS,
@@ -262,3 +267,50 @@ def test_a_step_hands_its_state_on_to_the_next_one(installed: Runs) -> None:
     assert run.state.endpoint_host == "noted"
     assert installed.step().state.endpoint_host == "noted"
     assert installed.step().store.agreed.serial == 5, "what lies on the hosts is written by the step for it only"
+
+
+# -- the administrator's certificate, which no host and no state keeps ------------------------------------------
+
+
+def left_in_a_file(run: Run, folder: Path) -> Connection:
+    path = folder / "prod.kubeconfig"
+    path.write_text(admin_kubeconfig.for_person(run))
+    return Connection(kubeconfig_output=str(path))
+
+
+def left_beside_the_object(run: Run, _folder: Path) -> Connection:
+    run.connection = Connection(object_uid="of-prod")
+    run.__dict__["home"] = OBJECTS
+    secret = admin_kubeconfig.beside_object(run)
+    assert secret
+    assert secret["metadata"]["namespace"] == run.deployment["metadata"]["namespace"]
+    OBJECTS.put(secret)
+    return run.connection
+
+
+OBJECTS = FakeCluster("home")
+
+
+@pytest.mark.parametrize("left", [left_in_a_file, left_beside_the_object])
+def test_the_certificate_that_was_left_is_kept_until_it_is_to_be_renewed(
+    left: Callable[[Run, Path], Connection], runs: Runs, tmp_path: Path
+) -> None:
+    """Otherwise the kubeconfig would be another one after each run, and each run would find a difference."""
+    runs.see_all(seen(Stored(4).after(remembered())))
+    connection = left(runs.step(), tmp_path)
+
+    def certificate(now: datetime = NOW) -> bytes:
+        run = runs.step()
+        run.connection, run.now = connection, now
+        run.__dict__["home"] = OBJECTS
+        return run.material.leaves[ADMIN.name].certificate
+
+    assert certificate() == certificate()
+    assert certificate(NOW + timedelta(days=400)) != certificate()
+
+
+def test_without_one_each_step_has_a_certificate_of_its_own_and_leaves_it_nowhere(runs: Runs) -> None:
+    """As in a job of AWX whose document is a file."""
+    runs.see_all(seen(Stored(4).after(remembered())))
+    one, other = (runs.step().material.leaves[ADMIN.name].certificate for _ in range(2))
+    assert one != other
