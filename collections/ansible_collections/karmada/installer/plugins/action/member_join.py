@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import r
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, first_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -128,7 +128,7 @@ def _is_due(entry: MemberEntry, outcome: Outcome, run: Run) -> bool:
 
 
 def _join(run: Run, work: list[MemberEntry], registered: Clusters, holders: frozenset[str]) -> dict[str, Outcome]:
-    with run.writing(f"join {', '.join(entry.name for entry in work)}"):
+    with run.writing(f"join {first_of([entry.name for entry in work])}"):
         state = _foreseen(run, work, registered, holders)
         run.save(state)
         outcomes = member_join.of_each(
@@ -161,7 +161,7 @@ def _agents(run: Run, entries: list[MemberEntry], outcomes: dict[str, Outcome]) 
     work = [entry for entry in entries if member_mode.waits_for_agent(entry, run.state)]
     if not work:
         return
-    with run.writing(f"start the agents of {', '.join(entry.name for entry in work)}"):
+    with run.writing(f"start the agents of {first_of([entry.name for entry in work])}"):
         state = run.state
         for done in member_join.of_each(
             work, lambda entry, outcome: member_join.install_agent(run, entry, outcome), run.trace

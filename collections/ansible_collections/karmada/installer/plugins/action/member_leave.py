@@ -19,7 +19,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members.counts i
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import RETAIN
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import (
+    Problem,
+    ProblemsError,
+    Reason,
+    first_of,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -88,7 +93,7 @@ def _leave(run: Run, names: Sequence[str], registered: Clusters, arguments: dict
     unfenced = [each for each in entries if taken and each.name in {*taken.unfenced} - {*abandoned}]
     # The place that was left still knows it, and its agent is there. Who does not answer is told below.
     followed = {each.name: each for each in follow.follow(run, unfenced, registered)}
-    with run.writing(f"leave {', '.join(names)}"):
+    with run.writing(f"leave {first_of(names)}"):
         outcomes = member_join.of_each(entries, work, run.trace)
         for outcome in outcomes:
             if before := followed.get(outcome.name):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -16,6 +16,8 @@ _WORD = re.compile(r"[a-z]+(?=[ ,;:])")
 _NAMES = ("json", "etcd", "etcdutl", "karmadactl", "kubectl", "systemctl", "ssh")
 #: Consequence of a check that fails before the first change.
 NOTHING_CHANGED = "nothing was changed"
+#: Names that stand for many.
+_FIRST = 4
 
 
 class Severity(StrEnum):
@@ -254,6 +256,12 @@ class ProblemsError(Exception):
 def number_of(count: int, one: str, many: str = "") -> str:
     """Number with its noun; ``many`` is its plural where that is more than an s."""
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def first_of(names: Sequence[str]) -> str:
+    """First of the names, and how many more there are: ``a, b, c, d and 96 more``. There may be thousands of them."""
+    shown, more = ", ".join(names[:_FIRST]), len(names) - _FIRST
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:

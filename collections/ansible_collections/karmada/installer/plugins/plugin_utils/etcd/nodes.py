@@ -20,7 +20,7 @@ from ..components.types import settings_of
 from ..kube.errors import Conflict
 from ..kube.progress import Progress
 from ..labels import OWNER_LABEL
-from ..problems import Problem, ProblemsError, Reason
+from ..problems import Problem, ProblemsError, Reason, first_of
 from ..render import etcd_nodes, etcd_pods
 from ..run.run import Run
 from . import patience
@@ -125,7 +125,7 @@ def give_up(run: Run, abandoned: Collection[str]) -> None:
     etcd = run.state.etcd
     if etcd.storage != "hostPath" or not set(abandoned) & set(etcd.nodes):
         return
-    with run.writing(f"give up {', '.join(sorted(abandoned))}"):
+    with run.writing(f"give up {first_of(sorted(abandoned))}"):
         kept = tuple("" if each in abandoned else each for each in run.state.etcd.nodes)
         run.save(replace(run.state, etcd=replace(run.state.etcd, nodes=kept)))
     run.go_on_with(run.state)

@@ -18,6 +18,7 @@ from ..components.spec import MemberEntry
 from ..components.state import State
 from ..kube.objects import claimed_by
 from ..kube.step import Mode, Step, StepRunner
+from ..problems import first_of
 from ..run.run import Run
 from . import agent_join, epoch, join, registration
 from .join import Outcome
@@ -43,7 +44,7 @@ def follow(run: Run, entries: Sequence[MemberEntry], registered: Clusters) -> li
     """
     if not entries:
         return []
-    with run.writing(f"have {', '.join(each.name for each in entries)} follow this place"):
+    with run.writing(f"have {first_of([each.name for each in entries])} follow this place"):
         outcomes = join.of_each(entries, partial(_follow, run, registered), run.trace)
         state: State = run.state
         for entry, outcome in zip(entries, outcomes, strict=True):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..api_object import Object
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL
-from ..problems import Problem, Reason
+from ..problems import Problem, Reason, first_of
 
 #: API version and kind from which Karmada's operator makes a control plane.
 KARMADA = ("operator.karmada.io/v1alpha1", "Karmada")
@@ -45,7 +45,7 @@ def problems(namespace: str, workloads: Sequence[Object], karmadas: Sequence[Obj
             found[maker].append(f"{each['kind']} {each['metadata']['name']}")
     return [
         Problem(
-            what=f"it holds a control plane that {maker} made ({_listed(names)}); it is not touched",
+            what=f"it holds a control plane that {maker} made ({first_of(sorted(names))}); it is not touched",
             where=f"namespace {namespace} of the host cluster",
             remedy=f"choose another namespace (spec.hostCluster.namespace), or {_REMEDIES[maker]}",
             reason=Reason.OTHER_CONTROL_PLANE,
@@ -80,8 +80,3 @@ def _image_name(reference: str) -> str:
     """``karmada-webhook`` for ``registry:5000/karmada/karmada-webhook:v1.18.2@sha256:…``."""
     last: str = reference.partition("@")[0].rpartition("/")[2]
     return last.partition(":")[0]
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(sorted(names)[:4])
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
