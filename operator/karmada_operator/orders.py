@@ -161,6 +161,7 @@ class Order:
     """Purpose of a run. ``inputs``, ``suspicion``: see ``Around``; ``given_up`` are members whose credentials are gone.
 
     ``moment`` is that from which a backup is due, empty for one that is not; ``missed`` counts those before it.
+    ``document`` is the generation that the document had, also of a removal, whose ``generation`` is 0; 0: unknown.
     """
 
     operation: Operation
@@ -175,6 +176,7 @@ class Order:
     suspicion: str = ""
     moment: str = ""
     missed: int = field(default=0, compare=False)
+    document: int = field(default=0, compare=False)
 
     def plain(self) -> dict[str, Any]:
         """Plain data of it, as JSON has it."""

@@ -144,14 +144,21 @@ def order_of(seen: Seen, around: Around = NOTHING_AROUND) -> Order:
     return Order(
         operation=Operation.REMOVE if seen.deleting else Operation.INSTALL,
         uid=seen.uid,
-        # Deleting an object changes its generation once more; removal does not depend on it.
+        # Deleting an object changes its generation once more. A removal that goes on or is done does not depend on it;
+        # one that has failed does (``repeats``).
         generation=0 if seen.deleting else seen.generation,
         dry_run=seen.wishes.dry_run,
         run_now=seen.wishes.run_now,
         confirmations=seen.wishes.confirmations,
         inputs="" if seen.deleting else around.inputs,
         given_up=tuple(given_up) if seen.deleting else (),
+        document=seen.generation,
     )
+
+
+def repeats(order: Order, failed: Order | None) -> bool:
+    """Return whether an order is the one that failed, for a document that nobody has edited since."""
+    return failed is not None and order == failed and failed.document in (0, order.document)
 
 
 def decide(  # noqa: PLR0911 - a line for each thing that may be seen
@@ -236,9 +243,11 @@ def _next_run(  # noqa: PLR0911 - as above
         if seen.deleting and around.going and not order.dry_run:
             # The cluster removes what is in the namespace, our rights there among it.
             return Release(kept=False, left=_on_members(seen))
-        if now < memory.retry_at:
-            return Wait("the last run failed", memory.retry_at)
-        return Start(order, changes, f"the last {memory.failures} runs failed" if memory.failures > 1 else "it failed")
+        if repeats(order, memory.failed):
+            if now < memory.retry_at:
+                return Wait("the last run failed", memory.retry_at)
+            why = f"the last {memory.failures} runs failed" if memory.failures > 1 else "it failed"
+            return Start(order, changes, why)
     if order == memory.done:
         if seen.deleting and not order.dry_run:
             return Release(kept=False)
@@ -300,7 +309,7 @@ def _on_members(seen: Seen) -> str:
 def _difference(before: Order | None, order: Order) -> str:
     """Reason why an order needs a run."""
     if order.operation is Operation.REMOVE:
-        return "the object is being deleted"
+        return "the document was edited" if order == before else "the object is being deleted"
     if before is None:
         return "it is new"
     for name, why in (
@@ -385,7 +394,7 @@ def ended(
         return replace(plain, done=order, next_at=next_at, failed=None, failures=0, retry_at=0.0)
     if outcome is Outcome.CANCELLED:
         return replace(plain, done=None)
-    failures = memory.failures + 1 if memory.failed == order else 1
+    failures = memory.failures + 1 if repeats(order, memory.failed) else 1
     hopeless = bool(reasons) and reasons <= MENDED_BY_EDITS
     pause = max(period, LONGEST_RETRY) if hopeless else back_off(failures)
     if Reason.QUARANTINED in reasons:

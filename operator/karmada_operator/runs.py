@@ -224,7 +224,7 @@ class Runs:
         """Start or find a run, follow it to its end, and tell how it ended; ``silent``: without Events on the way."""
         kind, order, instance = self._kinds[key.kind], action.order, self._instance(key)
         before = self._memories.change(key, lambda memory: reconcile.started(memory, order))
-        if before.failed == order:
+        if reconcile.repeats(order, before.failed):
             self._recorder.retried(key)
         changes_it = order.operation in (Operation.INSTALL, Operation.REMOVE, *OF_A_RESTORE)
         if changes_it and not order.dry_run:

@@ -138,6 +138,35 @@ def test_deletion_has_a_lane_of_its_own_also_in_the_middle_of_an_install() -> No
     assert decide(None, removed, 0.0) == Forget()
 
 
+def test_an_edit_of_one_that_is_being_deleted_is_not_kept_waiting_by_a_removal_that_failed() -> None:
+    # The API server has made another generation of it when it was deleted.
+    going = replace(SEEN, generation=2, deleting=True)
+    removal = started(after(SEEN), order_of(going))
+    edited = replace(going, generation=3)
+    assert isinstance(decide(edited, removal, 1.0), Wait), "one that goes on is not started anew"
+    for reasons in (frozenset({"InvalidDocument"}), frozenset[str]()):
+        failed = ended(removal, Outcome.FAILED, 1.0, period=PERIOD, chance=0.0, reasons=reasons)
+        assert isinstance(decide(going, failed, 1.0), Wait)
+        again = Start(order_of(edited), Lane.DELETIONS, "the document was edited")
+        assert decide(edited, failed, 1.0) == again
+        assert again.order.document == 3
+        twice = ended(started(failed, again.order), Outcome.FAILED, 2.0, period=PERIOD, chance=0.0)
+        assert (twice.failures, twice.retry_at) == (1, 2.0 + reconcile.FIRST_RETRY), "back-off is for what failed"
+        assert decide(edited, twice, 2.0) == Wait("the last run failed", twice.retry_at)
+        thrice = ended(started(twice, again.order), Outcome.FAILED, 9.0, period=PERIOD, chance=0.0)
+        assert thrice.failures == 2
+
+
+def test_a_removal_is_none_for_the_generation_that_deleting_makes() -> None:
+    going = replace(SEEN, generation=2, deleting=True)
+    done = ended(started(after(SEEN), order_of(going)), Outcome.SUCCEEDED, 1.0, period=PERIOD, chance=0.0)
+    assert decide(replace(going, generation=3), done, 1.0) == Release(kept=False), "what is gone is not removed again"
+    # One that an older operator started does not say which document it was for.
+    unknown = replace(order_of(going), document=0)
+    failed = ended(started(Memory(), unknown), Outcome.FAILED, 1.0, period=PERIOD, chance=0.0)
+    assert isinstance(decide(going, failed, 1.0), Wait)
+
+
 def test_what_can_be_reached_no_more_holds_no_object() -> None:
     going = replace(SEEN, deleting=True, needs=frozenset({"host"}), access=(("m1", "k1"), ("m2", "k2")))
     assert decide(going, Memory(), 0.0, Around(lost=frozenset({"host", "k1"}))) == Release(
@@ -371,7 +400,7 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def edit(self) -> None:
-        if self.world.seen and not self.world.seen.deleting:
+        if self.world.seen:
             self._edit(generation=self.world.seen.generation + 1)
 
     @rule(paused=st.booleans(), dry_run=st.booleans(), bad=st.booleans(), token=st.sampled_from(["", "a", "b"]))
@@ -383,7 +412,7 @@ class History(RuleBasedStateMachine):
     @rule(keep=st.booleans())
     def delete(self, keep: bool) -> None:
         if self.world.seen and not self.world.seen.deleting:
-            self._edit(deleting=True, keep=keep)
+            self._edit(deleting=True, keep=keep, generation=self.world.seen.generation + 1)
             if not self.world.seen.claimed:
                 self.world.seen = None
 
