@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 import time
@@ -21,7 +22,17 @@ from .kinds import Key, Lane
 
 _LOG = logging.getLogger(__name__)
 _OBJECT = ("kind", "namespace", "name")
+#: ``status.membersReady``, as 2/3.
+_COUNTS = re.compile("([0-9]+)/([0-9]+)")
 _SECONDS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1800, 3600)
+
+
+def members_of(status: Mapping[str, Any]) -> tuple[int, int]:
+    """Count of the members that are ready, and of all: their list in a status has room for some, broken ones first."""
+    if found := _COUNTS.fullmatch(str(status.get("membersReady") or "")):
+        return int(found[1]), int(found[2])
+    listed = [bool(each.get("ready")) for each in status.get("members") or ()]
+    return sum(listed), len(listed)
 
 
 class Metrics:
@@ -123,9 +134,9 @@ class Metrics:
         if key.kind == restores.KIND:
             return
         self.ready.labels(*key).set(conditions.get("Ready") == "True")
-        members = [bool(each.get("ready")) for each in status.get("members") or ()]
-        for ready in (True, False):
-            self.members.labels(*key, str(ready).lower()).set(members.count(ready))
+        ready, total = members_of(status)
+        for label, count in (("true", ready), ("false", total - ready)):
+            self.members.labels(*key, label).set(count)
         ends = [datetime.fromisoformat(each["notAfter"]).timestamp() for each in status.get("certificates") or ()]
         if ends:
             self.expiry.labels(*key).set(min(ends))

@@ -138,6 +138,26 @@ def test_figures_and_probes() -> None:
         server.stop()
 
 
+@pytest.mark.parametrize(
+    ("status", "counts"),
+    [
+        ({"membersReady": "1098/1100", "members": [{"ready": False}, *[{"ready": True}] * 999]}, (1098, 2)),
+        ({"membersReady": "0/2", "members": [{"ready": False}]}, (0, 2)),
+        ({"members": [{"ready": False}, {"ready": True}]}, (1, 1)),
+        ({"membersReady": "many", "members": []}, (0, 0)),
+        ({}, (0, 0)),
+    ],
+    ids=["more-than-the-list-has", "one-that-was-never-listed", "an-older-status", "none-that-counts", "none"],
+)
+def test_all_members_are_counted(status: dict[str, object], counts: tuple[int, int]) -> None:
+    metrics = Metrics()
+    metrics.on_status(KEY, status)
+    where = dict(zip(("kind", "namespace", "name"), KEY, strict=True))
+    sample = metrics.registry.get_sample_value
+    found = tuple(sample("karmada_instance_members", {**where, "ready": ready}) for ready in ("true", "false"))
+    assert found == counts
+
+
 def test_who_does_not_wait_for_a_page_is_no_news(capsys: pytest.CaptureFixture[str]) -> None:
     asked, gone, others = threading.Event(), threading.Event(), set(threading.enumerate())
 
