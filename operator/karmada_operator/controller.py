@@ -25,7 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from . import inputs, reconcile, telling, wishes
 from .deciding import Decider
 from .events import EventSender
-from .executor import Executor
+from .executor import Executor, RunSpec
 from .health import Health, Instance
 from .kinds import Key, Kind, Lane
 from .memory import Memories
@@ -92,8 +92,10 @@ class Controller:
         #: When what an object names was looked at last, and what that was.
         self._looked: dict[Key, tuple[float, tuple[inputs.Reference, ...]]] = {}
         self._refused: dict[Key, str] = {}
-        #: Objects that are told to wait for their turn. Of the thread that hands out keys.
+        #: Objects that are told to wait for their turn, and those whose runs were left and that no watch has shown. Of
+        #: the thread that hands out keys.
         self._waiting: set[Key] = set()
+        self._unseen: set[Key] = set()
         self._watchers: Sequence[Watcher[Seen]] = ()
         self._watchers = watchers(self.changed)
         self._health, self._probes = health, probes
@@ -118,6 +120,7 @@ class Controller:
         try:
             while may_go_on():
                 self._came_round = time.monotonic()
+                self._see_to_what_is_left()
                 turn = self._queue.take(LOOK)
                 self._metrics.of_queue(self._queue.depth(), self._queue.active())
                 self._tell_who_waits()
@@ -263,6 +266,16 @@ class Controller:
             if (seen := self._seen(key)) is not None:
                 self._writer.tell(key, seen.uid, partial(self._waits, key, seen, wait, clock))
 
+    def _see_to_what_is_left(self) -> None:
+        """Queue each object with a run that was left and that is not among those that were listed: no watch tells it."""
+        left = self._runs.all_left() - self._unseen
+        if not left or not all(each.synced.is_set() for each in self._watchers):
+            return
+        for key in left:
+            if self._seen(key) is None:
+                self._unseen.add(key)
+                self._queue.add(key, Lane.QUICK)
+
     def _waits(self, key: Key, seen: Seen, wait: Wait, clock: datetime, told: Told) -> Told:
         # What a run tells that has begun meanwhile comes after this, since it was handed out before.
         return telling.of(self._kinds[key.kind]).at_rest(told, seen, wait, clock) if self._queue.waits(key) else told
@@ -293,8 +306,8 @@ class Controller:
         self._queue.postpone(key, lane, reconcile.back_off(times) * random.uniform(0.5, 1))  # noqa: S311
 
     def _act(self, key: Key, lane: Lane) -> None:
-        if (order := self._runs.left(key)) is not None and (seen := self._seen(key)) is not None:
-            self._go_on(key, lane, seen, order)
+        if (left := self._runs.left(key)) is not None:
+            self._see_to_run(key, lane, *left)
             return
         self._watch_from_now(key)
         self._doubt(key)
@@ -352,6 +365,20 @@ class Controller:
         self._health.begin(instance, seen.host)
         if seen.kubeconfig:
             self._probes.begin(instance, seen.kubeconfig, seen.several)
+
+    def _see_to_run(self, key: Key, lane: Lane, spec: RunSpec, order: Order) -> None:
+        """Follow a run that an earlier leader started, also of an object that is gone; the rules say how it ends.
+
+        One that is there and that no watch has shown is not for this operator: it may serve fewer than an earlier one.
+        """
+        seen, kind = self._seen(key), self._kinds[key.kind]
+        if seen is None:
+            if self._cluster.get(kind.api_version, kind.kind, key.name, key.namespace) is not None:
+                self._queue.postpone(key, Lane.QUICK, REFUSED)
+                return
+            seen = Seen(order.uid, order.document or order.generation, deployment=spec.deployment)
+            self._decider.adopt(key, spec.deployment)
+        self._go_on(key, lane, seen, order)
 
     def _go_on(self, key: Key, lane: Lane, seen: Seen, order: Order) -> None:
         """Follow a run that an earlier leader started, in the lane that it would have been started in."""

@@ -87,6 +87,18 @@ class Decider:
                 if each != key and self._kinds[each.kind].belongs and self.instance(each) == instance:
                     yield each
 
+    def adopt(self, key: Key, deployment: str) -> None:
+        """Note to which control plane an object belongs that was gone before anybody saw it, and whose run goes on."""
+        kind = self._kinds[key.kind]
+        if not kind.belongs:
+            return
+        with self._guard:
+            self._groups[key] = Instance(key.namespace, deployment)
+        owner = self.owner(key)
+        if owner is not None and kind.lane is Lane.RESTORES:
+            with self._guard:
+                self._held[key] = owner
+
     def forget(self, key: Key) -> Key | None:
         """Drop an object that is gone; returns the control plane that it has left held, None if there is none."""
         owner = self.owner(key)

@@ -137,17 +137,24 @@ class Runs:
             key = each.spec.key
             try:
                 order = Order.of(each.spec.order)
+                if key.kind not in self._kinds:
+                    raise ValueError(f"there is no kind {key.kind} in the table")
             except (KeyError, TypeError, ValueError) as error:
                 _LOG.warning("a run cannot be followed: %s", error, extra={"object": str(key), "run": each.spec.run_id})
                 continue
             with self._guard:
                 self._left[key] = (each, order)
 
-    def left(self, key: Key) -> Order | None:
-        """Order of the run that an earlier leader has left and that nobody follows yet; None if there is none."""
+    def left(self, key: Key) -> tuple[RunSpec, Order] | None:
+        """Run that an earlier leader has left and that nobody follows yet; None if there is none."""
         with self._guard:
             found = self._left.get(key)
-        return None if found is None else found[1]
+        return None if found is None else (found[0].spec, found[1])
+
+    def all_left(self) -> set[Key]:
+        """Objects with a run that an earlier leader has left and that nobody follows yet."""
+        with self._guard:
+            return set(self._left)
 
     def start(self, key: Key, seen: Seen, action: Start) -> None:
         """Start a run, and follow it to its end."""

@@ -13,12 +13,24 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import KINDS, StubApi
 from karmada_operator import backups, reconcile, schedules, wishes
-from karmada_operator.executor import Task
+from karmada_operator.executor import Left, RunSpec, Task
 from karmada_operator.kinds import Key, load
-from karmada_operator.orders import Outcome
+from karmada_operator.orders import Operation, Order, Outcome
 from karmada_operator.telling import STEP
 
-from operator_tests.stand_ins import EVENTS, FINALIZER, GROUP, KIND, PREFIX, READY, FakeRun, edited, live, operating
+from operator_tests.stand_ins import (
+    EVENTS,
+    FINALIZER,
+    GROUP,
+    KIND,
+    PREFIX,
+    READY,
+    FakeExecutor,
+    FakeRun,
+    edited,
+    live,
+    operating,
+)
 from operator_tests.test_backups import RECIPIENT
 
 BACKUPS, RESTORES = (f"apis/{GROUP}/{each}" for each in ("etcdbackups", "etcdrestores"))
@@ -306,6 +318,39 @@ def test_a_second_restore_waits_for_the_first_and_a_deleted_one_takes_nothing_ba
         run.end(changed=9, report=QUARANTINED, facts={"drift": DRIFT})
         until(lambda: "LeftInQuarantine" in reasons(api, "Widget"))
         until(lambda: live(api, "x")["status"]["phase"] == "Quarantined")
+
+
+def left_over(kind: str, name: str, playbook: str, operation: Operation) -> tuple[FakeExecutor, FakeRun]:
+    """A run of an earlier operator for an object that is not there any more."""
+    order = Order(operation, "u-gone", 1)
+    spec = RunSpec("run-of-before", "a", name, playbook, deployment="x", kind=kind, order=order.plain())
+    executor, run = FakeExecutor(), FakeRun(spec)
+    executor.left_over = [Left(spec, run, datetime(2026, 1, 1, tzinfo=UTC))]
+    return executor, run
+
+
+def test_a_restore_goes_on_although_its_object_went_while_nobody_led(api: StubApi, cluster: Cluster) -> None:
+    control_plane(api)
+    executor, run = left_over("EtcdRestore", "back", "karmada.installer.restore", Operation.RESTORE)
+    # The first look at the control plane may come before it.
+    executor.at_once = lambda look: look.end(report=INSTALLED)
+    with operating(cluster, executor, kinds=TABLE) as operator:
+        key = Key("EtcdRestore", "a", "back")
+        until(lambda: operator.controller._memories.of(key).running is not None)
+        step(run)
+        until(lambda: live(api, "x")["status"]["phase"] == "Quarantined")
+        assert not run.cancelled, "half a restore helps nobody"
+        run.end(changed=9, report=QUARANTINED, facts={"drift": DRIFT})
+        until(lambda: "LeftInQuarantine" in reasons(api, "Widget"))
+        assert live(api, "x")["status"]["phase"] == "Quarantined"
+
+
+def test_a_backup_whose_object_went_while_nobody_led_is_ended(api: StubApi, cluster: Cluster) -> None:
+    control_plane(api)
+    executor, run = left_over("EtcdBackup", "hourly", "karmada.installer.backup", Operation.BACK_UP)
+    executor.at_once = lambda look: look.end(report=INSTALLED)
+    with operating(cluster, executor, kinds=TABLE):
+        until(lambda: run.cancelled == "the object is gone")
 
 
 def test_the_lock_of_a_run_that_died_is_taken_by_the_next_one_of_its_control_plane(

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
-from karmada_operator import reconcile, wishes
+from karmada_operator import controller, reconcile, wishes
 from karmada_operator.executor import Left, RunSpec, UnderWay
+from karmada_operator.kinds import Key
 from karmada_operator.orders import Operation, Order, Outcome
+from karmada_operator.recorder import Recorder
 from karmada_operator.runs import several_of, unready_of
 
 from operator_tests.stand_ins import (
@@ -251,6 +254,69 @@ def test_a_run_of_an_object_that_was_made_anew_is_ended(api: StubApi, cluster: C
         following = operator.executor.next()
         assert run.cancelled
         assert following.spec.uid == live(api, "x")["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("operation", [Operation.INSTALL, Operation.REMOVE])
+def test_a_run_whose_object_is_gone_is_ended(api: StubApi, cluster: Cluster, operation: Operation) -> None:
+    """Nobody sees such an object any more, and its run would write on."""
+    left, run = left_over("u-gone")
+    executor = FakeExecutor()
+    executor.left_over = [replace(left, spec=replace(left.spec, order=Order(operation, "u-gone", 0).plain()))]
+    with operating(cluster, executor) as operator:
+        until(lambda: run.cancelled == "the object is gone")
+        runs = {"kind": "Widget", "operation": operation.value, "outcome": "cancelled"}
+        until(lambda: operator.metrics.registry.get_sample_value("karmada_operator_runs_total", runs) == 1)
+        # What is made under its name later is another one, and begins anew.
+        api.put(PREFIX, widget("x", finalizers=[FINALIZER]))
+        assert operator.executor.next().spec.uid == live(api, "x")["metadata"]["uid"]
+
+
+def test_a_run_of_an_object_that_goes_before_it_is_followed_is_ended(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.put(PREFIX, widget("x", finalizers=[FINALIZER]))
+    left, run = left_over(live(api, "x")["metadata"]["uid"])
+    executor, original, asked = FakeExecutor(), Recorder.phase, list[Key]()
+    executor.left_over = [left]
+
+    def phase_of(recorder: Recorder, key: Key) -> str:
+        asked.append(key)
+        if len(asked) > 1:
+            return original(recorder, key)
+        api.remove(PREFIX, "a", "x")
+        until(lambda: recorder._seen(key) is None)
+        raise ApiError("stub", "GET", "widgets", 503, "ServiceUnavailable", "try again")
+
+    monkeypatch.setattr(Recorder, "phase", phase_of)
+    with operating(cluster, executor):
+        until(lambda: run.cancelled == "the object is gone")
+
+
+def test_a_run_of_an_object_that_this_operator_does_not_serve_is_left_alone(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "REFUSED", 0.05)
+    monkeypatch.setattr(controller.Controller, "_seen", lambda _self, _key: None)
+    api.put(PREFIX, widget("x", finalizers=[FINALIZER]))
+    left, run = left_over(live(api, "x")["metadata"]["uid"])
+    executor = FakeExecutor()
+    executor.left_over = [left]
+    with operating(cluster, executor):
+        asked = len(api.requests)
+        until(lambda: sum("widgets/x" in str(each) for each in api.requests[asked:]) >= 3)
+        assert not run.cancelled
+        api.remove(PREFIX, "a", "x")
+        until(lambda: run.cancelled == "the object is gone")
+
+
+def test_a_run_of_a_kind_that_is_not_in_the_table_is_left_alone(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x"))
+    left, run = left_over("u1")
+    executor = FakeExecutor()
+    executor.left_over = [replace(left, spec=replace(left.spec, kind="Gadget"))]
+    with operating(cluster, executor) as operator:
+        assert operator.executor.next().spec.run_id != "run-of-before"
+        assert not run.cancelled
 
 
 def test_a_run_with_an_order_that_nobody_can_read_is_left_alone(api: StubApi, cluster: Cluster) -> None:
