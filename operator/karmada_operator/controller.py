@@ -190,7 +190,12 @@ class Controller:
             key,
             seen.uid,
             lambda told: replace(
-                told, unready=verdict.unready, unanswered=found.trouble, members=found.members, listed=seen.members
+                told,
+                unready=verdict.unready,
+                drifted=verdict.drifted,
+                unanswered=found.trouble,
+                members=found.members,
+                listed=seen.members,
             ),
         )
 
@@ -267,7 +272,7 @@ class Controller:
                 self._writer.tell(key, seen.uid, partial(self._waits, key, seen, wait, clock))
 
     def _see_to_what_is_left(self) -> None:
-        """Queue each object with a run that was left and that is not among those that were listed: no watch tells it."""
+        """Queue each object with a run that was left and that was not listed: no watch tells it."""
         left = self._runs.all_left() - self._unseen
         if not left or not all(each.synced.is_set() for each in self._watchers):
             return

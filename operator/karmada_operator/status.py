@@ -67,6 +67,8 @@ class Told:
     last_run: Mapping[str, Any] | None = None
     #: Components that have become not ready since the last run, in words.
     unready: tuple[str, ...] = ()
+    #: What somebody else has deleted or changed since the last run, in words.
+    drifted: tuple[str, ...] = ()
     #: Reason why the control plane does not answer now; and its members now, None if they were not listed.
     unanswered: str = ""
     members: tuple[Member, ...] | None = None
@@ -108,7 +110,13 @@ def restored(told: Told, report: Mapping[str, Any]) -> Told:
     """Status of a control plane when a run of its restore has ended with this report."""
     phase = str(report.get("phase") or told.phase)
     found = replace(
-        told, report=_of_what_was_carried_out(told, report), phase=phase, unready=(), unanswered="", members=None
+        told,
+        report=_of_what_was_carried_out(told, report),
+        phase=phase,
+        unready=(),
+        drifted=(),
+        unanswered="",
+        members=None,
     )
     idle = Condition("Progressing", False, "Idle", "no run is under way")
     return found if phase == QUARANTINED else found.having(idle)
@@ -200,7 +208,7 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         found = replace(found, problems=None if ending.report is not None else [])
     if ending.report is not None and not order.dry_run:
         phase = str(ending.report.get("phase") or found.phase)
-        found = replace(found, report=ending.report, phase=phase, unready=(), unanswered="", members=None)
+        found = replace(found, report=ending.report, phase=phase, unready=(), drifted=(), unanswered="", members=None)
     return found
 
 
@@ -293,6 +301,11 @@ def composed(
         total = len({each.name for each in told.members} | told.listed)
         base["membersReady"] = f"{sum(each.ready for each in told.members)}/{total}"
     conditions.update(_now(base, conditions, told))
+    shown = told.conditions.get("Drifted")
+    # A dry run that has found something says more, as of objects that nobody watches.
+    if told.drifted and not (shown is not None and shown.status):
+        drift = Condition("Drifted", True, "ChangedByOthers", "; ".join(told.drifted)[:4096])
+        conditions["Drifted"] = _plain(drift, int(base.get("observedGeneration") or told.generation))
     base["conditions"] = [
         {**each, "lastTransitionTime": _since(each, before.get(kind), moment)}
         for kind, each in sorted(conditions.items())

@@ -19,7 +19,7 @@ from karmada_operator.kinds import Key
 from karmada_operator.orders import BESIDE_THE_OBJECT, HostCluster, Outcome
 from karmada_operator.watch import seen_of
 
-from operator_tests.stand_ins import FINALIZER, PREFIX, condition, live, operating, widget
+from operator_tests.stand_ins import FINALIZER, PREFIX, condition, edited, live, operating, widget
 
 DEPLOYMENTS = "apis/apps/v1/deployments"
 X = Instance("a", "x")
@@ -145,6 +145,28 @@ def test_what_was_deleted_starts_a_run_and_what_is_not_ready_is_told(
         until(lambda: condition(api, "Ready") == "True AllReady")
         until(lambda: condition(api, "Progressing") == "False Idle")
         assert operator.executor.started.empty()
+
+
+def test_what_somebody_changes_is_told_while_nobody_puts_it_right(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "SETTLE", 0.0)
+    api.put(PREFIX, widget("x"))
+    api.put(DEPLOYMENTS, workload("x-webhook"))
+    with operating(cluster) as operator:
+        until(lambda: X in operator.controller._health._there)
+        operator.executor.next().end(report=READY)
+        until(lambda: condition(api, "Drifted") == "False AsTheDocumentSays")
+        edited(api, "x", annotations={wishes.PAUSED: "true"})
+        until(lambda: condition(api, "Paused") == "True PausedByUser")
+        api.put(DEPLOYMENTS, workload("x-webhook", 2, **written(1)))
+        until(lambda: condition(api, "Drifted") == "True ChangedByOthers")
+        assert operator.executor.started.empty()
+        edited(api, "x", annotations={})
+        run = operator.executor.next()
+        api.put(DEPLOYMENTS, workload("x-webhook", 3))
+        run.end(report=READY)
+        until(lambda: condition(api, "Drifted") == "False AsTheDocumentSays")
 
 
 REMOTE = HostCluster(secret="remote", namespace="far", insecure=True)

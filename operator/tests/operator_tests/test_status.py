@@ -199,6 +199,28 @@ def test_a_control_plane_that_does_not_answer_is_not_ready_with_the_reason() -> 
     assert "lastRun" not in found
 
 
+def test_what_others_have_changed_is_told_until_a_run_has_put_it_right() -> None:
+    words = ("Deployment x-webhook was changed", "Service x-webhook was deleted")
+    drifted = replace(Told(generation=3, report=WORKING, phase="Completed"), drifted=words)
+    first = composed({}, at_rest(drifted, 4, paused=True), NOW)
+    found = conditions(first)["Drifted"]
+    assert (found["status"], found["reason"], found["message"]) == ("True", "ChangedByOthers", "; ".join(words))
+    assert found["observedGeneration"] == 3, "it is about what was carried out"
+    assert conditions(first)["Ready"] == {**conditions(composed({}, Told(report=WORKING), NOW))["Ready"]}
+    assert composed(first, at_rest(drifted, 4, paused=True), NOW + timedelta(hours=1)) == first
+    failed = after(begun(drifted, ORDER, Lane.CHANGES, "why"), ORDER, Ending(Outcome.FAILED, "no image"), RUN)
+    assert conditions(composed(first, failed, NOW))["Drifted"]["status"] == "True", "it is as it was"
+    mended = after(begun(drifted, ORDER, Lane.CHANGES, "why"), ORDER, Ending(Outcome.SUCCEEDED, report=WORKING), RUN)
+    assert conditions(composed(first, mended, NOW))["Drifted"]["reason"] == "AsTheDocumentSays"
+    # The run before has said that nothing was; what comes since is news.
+    again = conditions(composed({}, replace(mended, drifted=words[:1]), NOW))["Drifted"]
+    assert (again["status"], again["message"]) == ("True", words[0])
+    dry = after(drifted, replace(ORDER, dry_run=True), Ending(Outcome.SUCCEEDED, changed=2), RUN)
+    assert conditions(composed({}, dry, NOW))["Drifted"]["reason"] == "DryRun", "it has looked at more"
+    gone = replace(mended, drifted=())
+    assert conditions(composed(first, gone, NOW))["Drifted"]["status"] == "False"
+
+
 def test_what_an_earlier_operator_wrote_stays_until_there_is_news() -> None:
     former = composed({}, Told(report={**REPORT, "members": [{"name": "m", "ready": True}]}), NOW)
     found = composed(former, at_rest(Told(), 3, paused=True), NOW + timedelta(hours=1))
