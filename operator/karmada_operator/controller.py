@@ -186,12 +186,16 @@ class Controller:
         if not seen.on_hosts:
             # There nobody watches, and what a look has found is remembered until a run has mended it.
             self._memories.doubted(key, "; ".join(verdict.drifted)[:1024])
+            if self._kinds[key.kind].report_playbook:
+                now, unready = time.monotonic(), "; ".join(verdict.unready)[:1024]
+                self._memories.change(key, lambda memory: reconcile.found_unready(memory, unready, now))
         self._writer.tell(
             key,
             seen.uid,
             lambda told: replace(
                 told,
                 unready=verdict.unready,
+                parts=verdict.parts,
                 drifted=verdict.drifted,
                 unanswered=found.trouble,
                 members=found.members,

@@ -14,9 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import of_member
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import recorded_hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.readiness import reason_not_ready
-from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER, INSTANCE_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
+    FIELD_MANAGER,
+    INSTANCE_LABEL,
+    MEMBER_LABEL,
+    NAME_LABEL,
+)
 
 from .kinds import Key
 
@@ -24,6 +30,8 @@ from .kinds import Key
 @dataclass(frozen=True)
 class Workload:
     """Parts of a Deployment or StatefulSet that are kept. ``trouble`` says why it is not ready, empty if it is.
+
+    ``component`` is what a report calls it, ``ready`` the number of its pods that are.
 
     ``mark`` changes with each write of ours that changes something, and with those of nobody else. ``touched`` says
     whether somebody else has written the spec in a later second than that of our last write.
@@ -35,6 +43,8 @@ class Workload:
     trouble: str
     mark: str = ""
     touched: bool = False
+    component: str = ""
+    ready: int = 0
     version: str = field(default="", compare=False)
 
 
@@ -44,10 +54,13 @@ Snapshot = dict[Key, Workload]
 def workload_of(obj: Object) -> Workload:
     """Parts of a workload that are kept."""
     meta = obj["metadata"]
+    labels = meta.get("labels") or {}
     return Workload(
         uid=str(meta["uid"]),
         generation=int(meta.get("generation") or 0),
-        instance=str((meta.get("labels") or {}).get(INSTANCE_LABEL, "")),
+        instance=str(labels.get(INSTANCE_LABEL, "")),
+        component=of_member(str(labels.get(NAME_LABEL, "")), str(labels.get(MEMBER_LABEL, ""))),
+        ready=int((obj.get("status") or {}).get("readyReplicas") or 0),
         trouble=reason_not_ready(obj) or ("it is scaled to no pods" if obj["spec"].get("replicas") == 0 else ""),
         mark=mark_of(obj),
         touched=edited_since(obj),

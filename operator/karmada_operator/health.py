@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.encoding import files_of
@@ -31,7 +31,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 from .course import Course, Snapshot, Workload, workload_of
 from .kinds import Key
-from .orders import BESIDE_THE_OBJECT, HostCluster
+from .orders import BESIDE_THE_OBJECT, HostCluster, Part
 from .watch import Watcher
 
 KINDS = ("Deployment", "StatefulSet")
@@ -50,20 +50,22 @@ class Instance(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Troubles of an instance, each in words."""
+    """Troubles of an instance, each in words, and how its components are."""
 
     unready: tuple[str, ...] = ()
     drifted: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = field(default=(), compare=False)
 
 
 def judge(baseline: Snapshot, now: Snapshot) -> Verdict:
     """Compare what is there with what a run has left. Objects that came since are somebody else's, and ignored."""
-    drifted, unready = [], []
+    drifted, unready, parts = [], [], []
     for key, before in sorted(baseline.items()):
         live, name = now.get(key), f"{key.kind} {key.name}"
         if live is None:
             drifted.append(f"{name} was deleted")
             unready.append(f"{name} is gone")
+            parts.append(Part(before.component, 0, unready[-1], gone=True))
             continue
         if live.uid != before.uid:
             drifted.append(f"{name} was made anew")
@@ -71,7 +73,8 @@ def judge(baseline: Snapshot, now: Snapshot) -> Verdict:
             drifted.append(f"{name} was changed")
         if live.trouble:
             unready.append(f"{name}: {live.trouble}")
-    return Verdict(tuple(unready), tuple(drifted))
+        parts.append(Part(live.component, live.ready, live.trouble))
+    return Verdict(tuple(unready), tuple(drifted), tuple(parts))
 
 
 #: Client of the host cluster of an instance; None if the Secret with its kubeconfig is gone.

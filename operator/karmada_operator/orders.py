@@ -60,6 +60,19 @@ BESIDE_THE_OBJECT = HostCluster()
 
 
 @dataclass(frozen=True)
+class Part:
+    """Component in pods as it is now: how many of them are ready, and why not all; empty if all are.
+
+    ``gone``: its workload is not there.
+    """
+
+    name: str
+    ready: int
+    trouble: str
+    gone: bool = False
+
+
+@dataclass(frozen=True)
 class Restore:
     """Parts of an EtcdRestore that decide: what its spec confirms and decides, and how far it is by its status.
 

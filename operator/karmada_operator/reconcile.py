@@ -55,8 +55,10 @@ class Memory:
     trouble is still there. ``looked`` says whether it was in trouble when it was looked at last, ``suspected`` for
     which sign;
     ``look_from`` and ``look_at`` are when a look is possible and when it is due. ``failed`` is the order that failed
-    last, until something succeeds. ``generation`` is that of the document as it was seen last, ``edited_at`` since when
-    it is; ``overtaken_at`` is when the last run ended, if the document had been edited in its course.
+    last, until something succeeds. ``unready`` are workloads in pods that are not ready: the next look at their pods is
+    not before ``unready_from``, and ``unready_looks`` counts those since the last run. ``generation`` is that of the
+    document as it was seen last, ``edited_at`` since when it is; ``overtaken_at`` is when the last run ended, if the
+    document had been edited in its course.
     """
 
     uid: str = ""
@@ -70,6 +72,9 @@ class Memory:
     doubt_from: float = 0.0
     amiss: str = ""
     amiss_from: float = 0.0
+    unready: str = ""
+    unready_from: float = 0.0
+    unready_looks: int = 0
     looked: bool = False
     suspected: str = ""
     look_from: float = 0.0
@@ -275,14 +280,18 @@ def _when_done(order: Order, seen: Seen, memory: Memory, now: float, around: Aro
     news = bool(around.trouble) != memory.looked
     # In pods, what does not run is seen there.
     news |= seen.on_hosts and around.suspicion not in ("", memory.suspected)
-    if (news and now >= memory.look_from) or (seen.on_hosts and now >= memory.look_at):
+    # A watch of workloads does not tell why their pods are not ready.
+    lasting = bool(memory.unready) and now >= memory.unready_from
+    if (news and now >= memory.look_from) or (seen.on_hosts and now >= memory.look_at) or lasting:
         look = replace(order, operation=Operation.LOOK, in_trouble=bool(around.trouble), suspicion=around.suspicion)
-        return Start(look, Lane.ROUTINE, around.trouble or around.suspicion or "to see how it is")
+        why = around.trouble or (around.suspicion if seen.on_hosts else memory.unready)
+        return Start(look, Lane.ROUTINE, why or "to see how it is")
     due = [
         memory.next_at,
         *([doubt_from] if doubt else ()),
         *([memory.look_from] if news else ()),
         *([memory.look_at] if seen.on_hosts else ()),
+        *([memory.unready_from] if memory.unready else ()),
     ]
     return Wait("everything is done", min(due))
 
@@ -333,6 +342,13 @@ def noticed(memory: Memory, seen: Seen, now: float) -> Memory:
     return replace(memory, generation=seen.generation, edited_at=now)
 
 
+def found_unready(memory: Memory, what: str, now: float) -> Memory:
+    """Memory when it is seen which workloads in pods are not ready; what passes by itself is not worth a look."""
+    if what and not memory.unready:
+        memory = replace(memory, unready_from=max(memory.unready_from, now + BY_ITSELF))
+    return replace(memory, unready=what)
+
+
 def started(memory: Memory, order: Order) -> Memory:
     """Memory when a run starts. Raises ValueError if one is under way: that is for the queue to prevent."""
     if memory.running is not None:
@@ -380,8 +396,13 @@ def ended(
         look_at=now + LOOK_AT_HOSTS,
     )
     if order.operation is Operation.LOOK:
+        if memory.unready:
+            # One that crashes is ready now and then: the pauses grow until a run has changed something.
+            again = now + min(LOOK_AT_HOSTS, LOOK_AGAIN * 2.0 ** min(memory.unready_looks, 10))
+            plain = replace(plain, unready_from=again, unready_looks=memory.unready_looks + 1)
         plain = replace(plain, amiss=amiss if order.in_trouble else "", amiss_from=now + BY_ITSELF)
         return plain if unready is None or memory.done is None else replace(plain, doubt=unready)
+    plain = replace(plain, unready="", unready_from=0.0, unready_looks=0)
     if order.operation is Operation.INSTALL:
         plain = _overtaken(plain, order, now, found_edited=Reason.DOCUMENT_CHANGED in reasons)
     if outcome is Outcome.SUCCEEDED:

@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import phase
 
 from .executor import Ending, Task
 from .kinds import Lane
-from .orders import Operation, Order, Outcome
+from .orders import Operation, Order, Outcome, Part
 from .probes import Member
 
 FIELD_MANAGER = "karmada-operator"
@@ -67,6 +67,8 @@ class Told:
     last_run: Mapping[str, Any] | None = None
     #: Components that have become not ready since the last run, in words.
     unready: tuple[str, ...] = ()
+    #: How components are, by the watch of their workloads.
+    parts: tuple[Part, ...] = ()
     #: What somebody else has deleted or changed since the last run, in words.
     drifted: tuple[str, ...] = ()
     #: Reason why the control plane does not answer now; and its members now, None if they were not listed.
@@ -114,6 +116,7 @@ def restored(told: Told, report: Mapping[str, Any]) -> Told:
         report=_of_what_was_carried_out(told, report),
         phase=phase,
         unready=(),
+        parts=(),
         drifted=(),
         unanswered="",
         members=None,
@@ -208,7 +211,8 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         found = replace(found, problems=None if ending.report is not None else [])
     if ending.report is not None and not order.dry_run:
         phase = str(ending.report.get("phase") or found.phase)
-        found = replace(found, report=ending.report, phase=phase, unready=(), drifted=(), unanswered="", members=None)
+        found = replace(found, report=ending.report, phase=phase, unready=(), parts=(), drifted=())
+        found = replace(found, unanswered="", members=None)
     return found
 
 
@@ -296,6 +300,8 @@ def composed(
         }
     before = {each["type"]: each for each in former.get("conditions") or ()}
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if told.parts and base.get("components"):
+        base["components"] = _components(base["components"], told.parts)
     if told.members is not None:
         base["members"] = _members(base, former, told.members, told.listed, moment)
         total = len({each.name for each in told.members} | told.listed)
@@ -320,6 +326,25 @@ def composed(
         base["observedGeneration"] = told.generation
     base |= told.fields
     return {key: value for key, value in base.items() if value is not None and (not fields or key in fields)}
+
+
+def _components(entries: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Components of a report as they are now.
+
+    What a report has found in the pods of one says more than the watch of its workload: that stays while as many pods
+    are ready as then.
+    """
+    now, found = {each.name: each for each in parts}, []
+    for entry in entries:
+        part, told = now.get(str(entry.get("name"))), dict(entry)
+        if part is not None:
+            known = told.pop("message", "")
+            holds = told.get("ready") == part.ready and not part.gone
+            told["ready"] = part.ready
+            if part.trouble:
+                told["message"] = ((known if holds else "") or part.trouble)[:4096]
+        found.append(told)
+    return found
 
 
 def _members(

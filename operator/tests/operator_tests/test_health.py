@@ -7,6 +7,7 @@ import json
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from karmada_operator.kinds import Key
 from karmada_operator.orders import BESIDE_THE_OBJECT, HostCluster, Outcome
 from karmada_operator.watch import seen_of
 
-from operator_tests.stand_ins import FINALIZER, PREFIX, condition, edited, live, operating, widget
+from operator_tests.stand_ins import FINALIZER, KIND, PREFIX, condition, edited, live, operating, widget
 
 DEPLOYMENTS = "apis/apps/v1/deployments"
 X = Instance("a", "x")
@@ -145,6 +146,44 @@ def test_what_was_deleted_starts_a_run_and_what_is_not_ready_is_told(
         until(lambda: condition(api, "Ready") == "True AllReady")
         until(lambda: condition(api, "Progressing") == "False Idle")
         assert operator.executor.started.empty()
+
+
+def test_a_component_that_is_not_ready_is_told_with_what_a_look_finds_in_its_pods(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "SETTLE", 0.0)
+    monkeypatch.setattr(reconcile, "BY_ITSELF", 0.05)
+    names = {"app.kubernetes.io/name": "estimator", "installer.karmada.io/member": "m1"}
+
+    def put(ready: int) -> None:
+        obj = workload("x-estimator", ready=ready)
+        obj["metadata"]["labels"] |= names
+        api.put(DEPLOYMENTS, obj)
+
+    def row() -> object:
+        return (live(api, "x").get("status", {}).get("components") or [None])[0]
+
+    good = {"name": "estimator-m1", "desired": 1, "ready": 1}
+    pulled = {**good, "ready": 0, "message": "pod x: ErrImagePull"}
+    api.put(PREFIX, widget("x"))
+    put(1)
+    with operating(cluster, kinds={"Widget": replace(KIND, report_playbook="report.yml")}) as operator:
+        until(lambda: X in operator.controller._health._there)
+        operator.executor.next().end(report={**READY, "components": [good]})
+        until(lambda: row() == good)
+        put(0)
+        look = operator.executor.next()
+        assert look.spec.playbook == "report.yml"
+        until(lambda: row() == {**pulled, "message": "0 of 1 replicas are updated"})
+        look.end(report={**READY, "components": [pulled]})
+        until(lambda: row() == pulled)
+        until(lambda: condition(api, "Ready") == "False ComponentsNotReady")
+        put(1)
+        until(lambda: row() == good)
+        assert operator.executor.started.empty(), "no other look for a minute, and no repair"
+        api.remove(DEPLOYMENTS, "a", "x-estimator")
+        operator.executor.next()
+        until(lambda: row() == {**pulled, "message": "Deployment x-estimator is gone"})
 
 
 def test_what_somebody_changes_is_told_while_nobody_puts_it_right(

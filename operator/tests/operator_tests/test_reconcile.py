@@ -27,6 +27,7 @@ from karmada_operator.reconcile import (
     Wait,
     decide,
     ended,
+    found_unready,
     noticed,
     order_of,
     started,
@@ -356,6 +357,27 @@ def test_a_dry_run_ends_when_it_is_wanted_no_more() -> None:
     over = ended(running, Outcome.CANCELLED, 0.0, period=PERIOD, chance=0.0)
     action = decide(replace(SEEN, settled=True), over, 0.0)
     assert action == Start(order_of(SEEN), Lane.CHANGES, "the last run was cancelled")
+
+
+def test_what_lasts_in_pods_is_looked_at_less_and_less_often() -> None:
+    """The watch of a workload says how many pods are ready, and a report why."""
+    what = "Deployment x-webhook: 0 of 1 ready"
+    memory = found_unready(after(SEEN), what, 10.0)
+    assert decide(SEEN, memory, 10.0) == Wait("everything is done", 40.0), "it may pass by itself"
+    assert decide(SEEN, found_unready(memory, "", 20.0), 50.0) == Wait("everything is done", PERIOD)
+    now, pauses = 40.0, []
+    for _ in range(8):
+        action = decide(SEEN, memory, now)
+        assert isinstance(action, Start)
+        assert (action.order.operation, action.lane, action.why) == (Operation.LOOK, Lane.ROUTINE, what)
+        memory = ended(started(memory, action.order), Outcome.SUCCEEDED, now, period=PERIOD, chance=0.0)
+        # One that crashes is ready now and then.
+        memory = found_unready(found_unready(memory, "", now), what, now)
+        pauses.append(memory.unready_from - now)
+        now = memory.unready_from
+    assert pauses == [60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3600.0, 3600.0]
+    again = ended(started(memory, order_of(SEEN)), Outcome.SUCCEEDED, now, period=PERIOD, chance=0.0)
+    assert decide(SEEN, found_unready(again, what, now), now) == Wait("everything is done", now + 30.0)
 
 
 def test_a_cancelled_look_leaves_nothing_done() -> None:

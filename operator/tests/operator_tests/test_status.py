@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from karmada_operator import kinds, status, telling
 from karmada_operator.executor import Ending, Task
 from karmada_operator.kinds import Lane
-from karmada_operator.orders import Operation, Order, Outcome, Seen
+from karmada_operator.orders import Operation, Order, Outcome, Part, Seen
 from karmada_operator.probes import Member
 from karmada_operator.status import Condition, Told, after, at_rest, at_task, begun, composed
 
@@ -197,6 +197,29 @@ def test_a_control_plane_that_does_not_answer_is_not_ready_with_the_reason() -> 
     assert found["components"][0]["message"] == "it is Pending"
     assert conditions(found)["Ready"]["message"] == "Deployment x: no pod; cannot reach it"
     assert "lastRun" not in found
+
+
+def test_components_are_told_as_they_are_between_runs() -> None:
+    rows = [{"name": "etcd", "desired": 3, "ready": 3}, {"name": "karmada-webhook", "desired": 2, "ready": 2}]
+    told = Told(report={**WORKING, "components": rows})
+    assert composed({}, told, NOW)["components"] == rows
+    why = "Deployment x-webhook: 1 of 2 ready"
+    parts = (Part("etcd", 3, ""), Part("karmada-webhook", 1, why), Part("karmada-search", 0, "another"))
+    lost = replace(told, parts=parts, unready=(why,))
+    found = composed({}, lost, NOW)
+    webhook = {"name": "karmada-webhook", "desired": 2, "ready": 1, "message": why}
+    assert found["components"] == [rows[0], webhook]
+    # A look has asked the pods, and that holds while as many are ready.
+    pulled = {**webhook, "message": "1 of 2 ready; pod x: ErrImagePull"}
+    look = replace(ORDER, operation=Operation.LOOK)
+    seen = Ending(Outcome.SUCCEEDED, report={**WORKING, "components": [rows[0], pulled]})
+    looked = after(lost, look, seen, RUN)
+    assert composed(found, looked, NOW)["components"] == [rows[0], pulled]
+    worse = replace(looked, parts=(Part("karmada-webhook", 0, "Deployment x-webhook: 0 of 2 ready"),))
+    assert composed(found, worse, NOW)["components"][1]["message"] == "Deployment x-webhook: 0 of 2 ready"
+    back = replace(looked, parts=(Part("etcd", 3, ""), Part("karmada-webhook", 2, "")))
+    assert composed(found, back, NOW)["components"] == rows
+    assert after(lost, ORDER, Ending(Outcome.SUCCEEDED, report=WORKING), RUN).parts == ()
 
 
 def test_what_others_have_changed_is_told_until_a_run_has_put_it_right() -> None:
