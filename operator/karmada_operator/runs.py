@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
 from . import reconcile
 from .course import deleted_by
@@ -51,6 +52,13 @@ def amiss_of(report: Mapping[str, Any] | None) -> str:
     found = [] if report is None else [each for each in report.get("conditions") or () if each.get("status") == "False"]
     kinds = ("ControlPlaneReady", "ComponentsReady")
     return "; ".join(str(each.get("message")) for each in found if each.get("type") in kinds)[:1024]
+
+
+def is_later(phase: str, than: str) -> bool:
+    """Return whether a run reaches a phase after another one; a log that is heard anew has earlier ones once more."""
+    if phase not in phases.ORDER:
+        return False
+    return than not in phases.ORDER or phases.ORDER.index(phase) > phases.ORDER.index(than)
 
 
 def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", owner: str = "") -> RunSpec:
@@ -167,7 +175,7 @@ class Runs:
             self._recorder.begun(key, seen, action, spec)
             return self._executor.start(spec)
 
-        self._carry_out(key, seen, action, spec, begin, datetime.now(UTC), silent=action.lane is Lane.ROUTINE)
+        self._carry_out(key, seen, action, spec, begin, datetime.now(UTC), known="")
 
     def go_on(self, key: Key, seen: Seen, lane: Lane) -> None:
         """Follow a run that was left to its end, in this lane. Raises ApiError, and then it is left as before."""
@@ -178,8 +186,8 @@ class Runs:
             self._left.pop(key, None)
         self._recorder.gone_on(key, seen, order, lane, left.spec, phase)
         action = Start(order, lane, "it goes on since another operator led")
-        # The earlier leader has sent Events of phases, which its log would repeat.
-        self._carry_out(key, seen, action, left.spec, lambda: left.run, left.began, silent=True)
+        # The earlier leader has sent Events of the phases up to this one, which the log of the run would repeat.
+        self._carry_out(key, seen, action, left.spec, lambda: left.run, left.began, known=phase)
 
     def cancel(self, key: Key, why: str) -> None:
         """Ask the run of an object to end, once; returns at once."""
@@ -226,9 +234,9 @@ class Runs:
         begin: Callable[[], Run],
         began: datetime,
         *,
-        silent: bool,
+        known: str,
     ) -> None:
-        """Start or find a run, follow it to its end, and tell how it ended; ``silent``: without Events on the way."""
+        """Start or find a run, follow it to its end, and tell how it ended. Its phases up to ``known`` were told."""
         kind, order, instance = self._kinds[key.kind], action.order, self._instance(key)
         before = self._memories.change(key, lambda memory: reconcile.started(memory, order))
         if reconcile.repeats(order, before.failed):
@@ -245,7 +253,9 @@ class Runs:
                 self._under_way[key] = run
             # What has changed before the run could be found.
             self._found(key)
-            ending = self._followed(key, seen, run, silent=silent)
+            # A look each six hours is no news.
+            reached = None if action.lane is Lane.ROUTINE else known
+            ending = self._followed(key, seen, run, reached)
             self._bury(instance, spec, ending)
         except LeftBehind as error:
             _LOG.info("%s", error, extra={"object": str(key), "run": spec.run_id})
@@ -279,13 +289,14 @@ class Runs:
             self._ended(key)
         self._recorder.ended(key, seen, order, ending, spec, began, time.monotonic() - clock)
 
-    def _followed(self, key: Key, seen: Seen, run: Run, *, silent: bool) -> Ending:
-        reached = ""
+    def _followed(self, key: Key, seen: Seen, run: Run, reached: str | None) -> Ending:
+        """Follow a run to its end, with an Event for each phase after ``reached``; None: without Events."""
         for each in run.follow():
             if isinstance(each, Ending):
                 return each
-            self._recorder.task(key, seen, each, new=not silent and each.phase not in ("", reached))
-            reached = each.phase or reached
+            new = reached is not None and is_later(each.phase, reached)
+            self._recorder.task(key, seen, each, new=new)
+            reached = each.phase if new else reached
         return Ending(Outcome.LOST, "it ended without a word")
 
     def _bury(self, instance: Instance, spec: RunSpec, ending: Ending) -> None:

@@ -220,7 +220,9 @@ def test_a_run_that_an_earlier_operator_started_is_followed_and_not_repeated(api
     with operating(cluster, executor) as operator:
         until(lambda: condition(api, "Progressing") == "True Running")
         assert phase(api) == "Installing", "it does not begin anew"
-        run.task("karmada.installer.members")
+        # Its log is heard from the beginning.
+        for role in ("preflight", "etcd", "control_plane", "etcd", "members"):
+            run.task(f"karmada.installer.{role}")
         until(lambda: phase(api) == "InstallCRD")
         run.end(changed=3, report=READY)
         until(lambda: condition(api, "Progressing") == "False Idle")
@@ -228,7 +230,20 @@ def test_a_run_that_an_earlier_operator_started_is_followed_and_not_repeated(api
         assert (status_now["phase"], status_now["lastRun"]["id"]) == ("Completed", "run-of-before")
         assert status_now["lastRun"]["startTime"] == "2026-01-01T00:00:00Z"
         assert operator.executor.started.empty()
-        until(lambda: reasons(api) == ["RunSucceeded"])
+        until(lambda: reasons(api) == ["Waiting", "InstallCRD", "RunSucceeded"])
+
+
+@pytest.mark.parametrize("known", ["", "Failed", "Preflight"])
+def test_all_phases_of_a_run_are_told_whose_beginning_nobody_has(api: StubApi, cluster: Cluster, known: str) -> None:
+    api.put(PREFIX, {**widget("x", finalizers=[FINALIZER]), "status": {"phase": known} if known else {}})
+    left, run = left_over(live(api, "x")["metadata"]["uid"])
+    executor = FakeExecutor()
+    executor.left_over = [left]
+    with operating(cluster, executor):
+        for role in ("etcd", "members"):
+            run.task(f"karmada.installer.{role}")
+        run.end(changed=3, report=READY)
+        until(lambda: reasons(api) == ["Installing", "InstallCRD", "RunSucceeded"])
 
 
 def test_an_edit_since_is_carried_out_after_it(api: StubApi, cluster: Cluster) -> None:
