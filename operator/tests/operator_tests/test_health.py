@@ -204,6 +204,8 @@ def test_what_somebody_changes_is_told_while_nobody_puts_it_right(
         edited(api, "x", annotations={})
         run = operator.executor.next()
         api.put(DEPLOYMENTS, workload("x-webhook", 3))
+        there = operator.controller._health._there
+        until(lambda: [each.generation for each in there[X].values()] == [3])
         run.end(report=READY)
         until(lambda: condition(api, "Drifted") == "False AsTheDocumentSays")
 
