@@ -62,12 +62,18 @@ class ApiServer:
     _tls: ssl.SSLContext = field(repr=False)
 
     def request(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json", timeout: float = 300
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout: float = 300,
+        accept: str = "application/json",
     ) -> tuple[int, Any]:
         """Status code and decoded answer. Made of the standard library only: our own client is what tests are about."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         request = urllib.request.Request(  # noqa: S310 - the address is our own
-            self.url + path, data, {"Content-Type": content_type, "Accept": "application/json"}, method=method
+            self.url + path, data, {"Content-Type": content_type, "Accept": accept}, method=method
         )
         try:
             with urllib.request.urlopen(request, timeout=timeout, context=self._tls) as response:  # noqa: S310
