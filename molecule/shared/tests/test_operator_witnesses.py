@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import audit_requests
 import moments
 import pytest
 import status_course
+import told
 import turns
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
 
 
 def _request(at: float, run: str, what: str, *, verb: str = "patch", code: int = 200, namespace: str = "a") -> str:
@@ -238,3 +242,43 @@ def test_an_edit_may_make_it_unready_and_what_is_honest_is_not_called_wrong() ->
     edited = _version(5, "Preflight", generation=2, ready="False", since=5)
     rests = _version(4, "Completed", under_way=False, **ready)
     assert _wrong(_version(3, "Completed", **ready), rests, edited) == []
+
+
+#: In the place of kubectl: one object that stays, a pod that is started again, and logs which go on.
+KUBECTL = """#!/bin/sh
+# Its last word says what is asked for.
+case "$*" in
+*" get pods "*)
+  for id in one two; do
+    echo '{"type": "MODIFIED", "object": {"metadata": {"name": "op-1"}, "status": {"containerStatuses": ['
+    echo '{"name": "operator", "containerID": "'$id'", "restartCount": '$(test $id = one; echo $?)'}]}}}'
+  done ;;
+*" get "*) echo '{"type": "ADDED", "object": {"metadata": {"name": "prod"}}}' ;;
+*" logs "*) echo "op-1 says this" ;;
+esac
+exec sleep 600
+"""
+
+
+def test_what_is_told_is_kept_until_it_is_to_end(tmp_path: Path) -> None:
+    kubectl, folder = tmp_path / "kubectl", tmp_path / "told"
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o700)
+    folder.mkdir()
+    (tmp_path / "told.keeping").touch()
+    tool = [sys.executable, str(Path(told.__file__))]
+    words = ["keep", str(folder), f"--kubectl={kubectl}", "--kubeconfig=x", "--namespace=a", "--kind=jobs"]
+    with subprocess.Popen([*tool, *words]) as keeps:
+        for name, text in (("jobs.told", "prod"), ("op-1-0.log", "says this"), ("op-1-1.log", "says this")):
+            until(lambda file=folder / name, text=text: file.exists() and text in file.read_text(), name)
+        ended = subprocess.run(
+            [*tool, "end", str(folder), "--expect=jobs", "--expect=op-1", "--expect=events"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 1
+        assert ended.stdout.splitlines()[-1] == "nothing was told in events"
+        assert keeps.wait(60) == 0
+    assert sorted(each.name for each in folder.iterdir()) == ["jobs.told", "op-1-0.log", "op-1-1.log", "pods.told"]
+    assert told.end(folder, ["jobs", "op-1"]) == 0
