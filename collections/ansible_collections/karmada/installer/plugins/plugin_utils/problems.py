@@ -16,8 +16,6 @@ _WORD = re.compile(r"[a-z]+(?=[ ,;:])")
 _NAMES = ("json", "etcd", "etcdutl", "karmadactl", "kubectl", "systemctl", "ssh")
 #: Consequence of a check that fails before the first change.
 NOTHING_CHANGED = "nothing was changed"
-#: Names that stand for many.
-_FIRST = 4
 
 
 class Severity(StrEnum):
@@ -258,9 +256,9 @@ def number_of(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def first_of(names: Sequence[str]) -> str:
+def first_of(names: Sequence[str], most: int = 4) -> str:
     """First of the names, and how many more there are: ``a, b, c, d and 96 more``. There may be thousands of them."""
-    shown, more = ", ".join(names[:_FIRST]), len(names) - _FIRST
+    shown, more = ", ".join(names[:most]), len(names) - most
     return f"{shown} and {more} more" if more > 0 else shown
 
 

@@ -269,7 +269,6 @@ def test_a_real_api_server_takes_every_status(server: ApiServer, name: str) -> N
     assert most == [report.MOST_MEMBERS, report.MOST_COMPONENTS, report.MOST_CERTIFICATES], "or it proves little"
 
 
-@pytest.mark.xfail(strict=True, reason="conditions of the report name all members, beyond what their schema takes")
 def test_a_status_that_tells_of_5000_lost_members_is_taken() -> None:
     """The whole of a large site is away, as when its network is: that is to be told, too."""
     everything = frozenset(range(5000))
@@ -279,7 +278,6 @@ def test_a_status_that_tells_of_5000_lost_members_is_taken() -> None:
     assert {kind: length for kind, length in lengths.items() if length > longest["maxLength"]} == {}
 
 
-@pytest.mark.xfail(strict=True, reason="JSON with surrogates is no YAML, which is what an apply is sent as")
 def test_a_message_with_characters_beyond_the_basic_plane_is_taken(server: ApiServer, name: str) -> None:
     """What a run prints may have any character in it, as may a name that somebody has given."""
     site = Site(0, frozenset(), 0, 0, "volumeClaim", True, True, Outcome.FAILED, "\U00010000", since=False)

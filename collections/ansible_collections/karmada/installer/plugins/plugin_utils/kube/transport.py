@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 import socket
 import ssl
 import struct
@@ -78,6 +79,8 @@ _DELIVERED = (
 )
 #: Whatever was not delivered when a connection is closed, or its process ends, is dropped.
 _DROPPED = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+#: Characters of the basic plane that are not of ASCII, and DEL.
+_ESCAPED = re.compile("[\x7f-\uffff]")
 
 
 class Transport:
@@ -268,7 +271,7 @@ class Transport:
         """Result of ``read`` on the response; ``seconds`` are the timeouts of one read and of one whole attempt."""
         chosen = {key: value for key, value in (query or {}).items() if value}
         url = self._base_path + path + (f"?{urlencode(chosen)}" if chosen else "")
-        data = None if body is None else json.dumps(body).encode()
+        data = None if body is None else _json(body)
         patience = self.retry_seconds if retry_seconds is None else retry_seconds
         started = time.monotonic()
         connect = min(CONNECT_SECONDS, self._read_seconds)
@@ -343,6 +346,16 @@ class Transport:
 
     def _status_error(self, method: str, path: str, code: int, status: Object) -> ApiError:
         return from_status(self.name, self.server, method, path, code, status)
+
+
+def _json(body: Object) -> bytes:
+    """Body as JSON that is YAML, too, as which a server-side apply is read.
+
+    YAML knows no pairs of surrogates, so that what is beyond the basic plane stays as it is. The rest is escaped: some
+    of its characters are no YAML unless they are.
+    """
+    text = json.dumps(body, ensure_ascii=False)
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
 def _proxy_of_environment(scheme: str, host: str) -> str | None:

@@ -13,7 +13,7 @@ from ..components.state import LastBackup
 from ..etcd.client import EndpointStatus
 from ..etcd.health import Health, Seen
 from ..members.broken import BrokenMember
-from ..problems import Problem, Reason, Severity, in_order
+from ..problems import Problem, Reason, Severity, first_of, in_order
 from ..run.changes import StepChange
 from . import backups
 
@@ -34,6 +34,8 @@ MOST_PROBLEMS = 64
 MOST_CHANGES = 1024
 #: Members, components and certificates that the schema of the status allows.
 MOST_MEMBERS, MOST_COMPONENTS, MOST_CERTIFICATES = 1000, 1024, 64
+#: Members, or components, that the message of a condition names.
+MOST_NAMED = 50
 
 #: Members of etcd, and characters of the name of one, that the schema of the status allows.
 MOST_ETCD_MEMBERS, _NAME = 16, 253
@@ -381,7 +383,7 @@ def _conditions(observed: Observation) -> list[dict[str, Any]]:
     out = [name for name in observed.wanted_members if name not in states or not states[name].ready]
     out += [name for name in broken if name not in out]
     etcd = observed.etcd
-    told = ", ".join(f"{each.name} has {each.ready} of {each.desired} ready" for each in lacking)
+    told = first_of([f"{each.name} has {each.ready} of {each.desired} ready" for each in lacking], MOST_NAMED)
     return [
         _condition(
             observed,
@@ -405,7 +407,7 @@ def _conditions(observed: Observation) -> list[dict[str, Any]]:
             "MembersReady",
             not out,
             "AllReady" if not out else "NotReady",
-            "all listed members are ready" if not out else f"not ready, or not as listed: {', '.join(out)}",
+            "all listed members are ready" if not out else f"not ready, or not as listed: {first_of(out, MOST_NAMED)}",
         ),
     ]
 
