@@ -103,6 +103,7 @@ class _Change:
             self.changes += self._apply_etcd("have the members of etcd start with their data only", "StatefulSet")
         replace_ids: frozenset[str] | None = None
         began, progress = time.monotonic(), self._progress()
+        refused_since = began
         step: steps.Step | steps.Refusal | None = None
         while True:
             before, self.look = step, look(self.run)
@@ -115,7 +116,9 @@ class _Change:
                 self.renewed = True
                 self.changes += self.renew(self.run, self.timeout)
             if isinstance(step, steps.Refusal):
-                patience.require_patience(step, time.monotonic() - began, again=step == before)
+                # What was waited for before is no time to settle.
+                refused_since = refused_since if isinstance(before, steps.Refusal) else time.monotonic()
+                patience.require_patience(step, time.monotonic() - refused_since, again=step == before)
                 reason = step.what
             else:
                 reason = self._do(step)

@@ -142,15 +142,19 @@ def _record(run: Run, found: Look, step: steps.Step | steps.Refusal | None) -> N
 
 def _in_time(run: Run, turn: Turn, found: Look, step: steps.Step | steps.Refusal | None, timeout: float) -> Turn:
     """Turn, if the time for it is not over. Raises ProblemsError with what was waited for."""
-    before = run.handover.etcd_step
+    before, now = run.handover.etcd_step, time.monotonic()
     # A step that has to be repeated is no progress, and nor is a look.
     doing = [turn.step, turn.member] if turn != LOOK_AGAIN else before.get("doing", ["look", ""])
-    now = time.monotonic()
     waits = doing == before.get("doing")
-    since, told_at = (before.get(key, now) if waits else now for key in ("since", "told"))
-    refused = step.what if isinstance(step, steps.Refusal) else ""
+    # Hosts take their time for a step, so what is waited for after it begins with the first look; with no later one, or
+    # a step that etcd refuses, and looks in between, would never end.
+    looked = before.get("looked", False) if waits else False
+    begins = not waits or (turn == LOOK_AGAIN and not looked)
+    since, told_at = (now if begins else before.get(key, now) for key in ("since", "told"))
+    refused, refused_since = "", now
     if isinstance(step, steps.Refusal):
-        patience.require_patience(step, now - since, again=refused == before.get("refused"))
+        refused, refused_since = step.what, before["refused_since"] if before.get("refused") else now
+        patience.require_patience(step, now - refused_since, again=refused == before.get("refused"))
     told = _waited_for(found, turn, step)
     if now - since > timeout:
         raise ProblemsError(
@@ -165,7 +169,15 @@ def _in_time(run: Run, turn: Turn, found: Look, step: steps.Step | steps.Refusal
     if now - told_at > TELL_SECONDS:
         run.say(f"etcd: {told}; {now - since:.0f} of {timeout:.0f} s")
         told_at = now
-    run.handover.etcd_step = {**before, "doing": doing, "since": since, "told": told_at, "refused": refused}
+    run.handover.etcd_step = {
+        **before,
+        "doing": doing,
+        "looked": looked or turn == LOOK_AGAIN,
+        "since": since,
+        "told": told_at,
+        "refused": refused,
+        "refused_since": refused_since,
+    }
     if turn == LOOK_AGAIN or waits:
         time.sleep(patience.LOOK_SECONDS)
     return turn
@@ -204,7 +216,7 @@ def decide_restart(run: Run, timeout: float, outdated: Collection[str]) -> Turn:
     match step:
         case Restart(name):
             # What was waited for until now is no part of the next wait.
-            kept = {key: value for key, value in before.items() if key not in ("since", "told", "silent")}
+            kept = {key: before[key] for key in ("replace",) if key in before}
             run.handover.etcd_step = {**kept, "restarted": sorted({*done, name}), "doing": []}
             return Turn("restarted", name, name, wait=found.seen.members is not None)
         case steps.MoveLeader(leader, _to, identity):

@@ -262,6 +262,31 @@ def test_one_late_answer_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch)
     assert members_wanted.problems(a_run(world, 5), confirmed=0, replace_names=()) == []
 
 
+def test_a_late_answer_has_its_time_to_settle_whatever_was_waited_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here for etcd itself, which adds nobody for a while after the members have changed."""
+    world, clock, seen = installed(3), [1000.0], list[float]()
+    add = FakeEtcdClient.add_learner
+
+    def later(client: FakeEtcdClient, url: str) -> Members:
+        if clock[0] < 1035.0:
+            raise EtcdError(Cause.WRONG, "unhealthy cluster", UNAVAILABLE)
+        return add(client, url)
+
+    def sleep(_seconds: float) -> None:
+        clock[0] += 5.0
+        if clock[0] == 1035.0:
+            seen.append(clock[0])
+        world.etcd.processes["prod-etcd-1"].cut = clock[0] == 1035.0
+
+    monkeypatch.setattr(FakeEtcdClient, "add_learner", later)
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 30.0)
+    monkeypatch.setattr(members.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(members.time, "sleep", sleep)
+    brought_to(world, 5)
+    assert seen == [1035.0]
+    assert_is_well(world, 5)
+
+
 def test_the_first_members_may_be_others_until_there_is_a_stateful_set() -> None:
     world = PodsOfEtcd()
     records = tuple(EtcdMemberState(name) for name in members_in_pods(3))

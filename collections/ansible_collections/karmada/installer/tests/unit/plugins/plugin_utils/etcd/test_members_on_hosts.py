@@ -235,6 +235,56 @@ def test_whoever_waits_is_told_for_what_every_half_minute(
     assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_AT_RISK
 
 
+@pytest.mark.parametrize("seconds", [31.0, 301.0])
+def test_a_late_answer_after_a_long_step_has_its_time_to_settle(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 30.0)
+    world, clock = installed(3), [1000.0]
+    monkeypatch.setattr(members_on_hosts.time, "monotonic", lambda: clock[0])
+    entries = hosts(names(1), names(2, 3))
+    run = world.run(entries)
+
+    def turn() -> str:
+        world.ask(run)
+        return members_on_hosts.decide(run, 300.0).step
+
+    assert turn() == "clients"
+    # API servers restart, host after host.
+    world._clients(run, members_on_hosts.Turn("clients"), {"cp1"})
+    clock[0] += seconds
+    world.etcd.cut("cp2")
+    assert turn() == "look"
+    clock[0] += 29.0
+    assert turn() == "look"
+    clock[0] += 1.0
+    with pytest.raises(ProblemsError) as refused:
+        turn()
+    assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_AT_RISK
+
+
+def test_a_step_that_etcd_refuses_has_an_end_whatever_is_seen_in_between(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 30.0)
+    world, clock = installed(3), [1000.0]
+    monkeypatch.setattr(members_on_hosts.time, "monotonic", lambda: clock[0])
+    run, taken = world.run(hosts(names(1, 2, 3, 4, 5))), list[str]()
+
+    def turns() -> None:
+        for number in range(100):
+            world.etcd.processes["cp3"].cut = bool(number % 2)
+            world.ask(run)
+            taken.append(members_on_hosts.decide(run, 300.0).step)
+            clock[0] += 10.0
+
+    with pytest.raises(ProblemsError) as refused:
+        turns()
+    assert refused.value.problems[0].reason is Reason.NOT_READY_IN_TIME
+    assert taken[:4] == ["added", "look", "added", "look"]
+    assert len(taken) < 40
+
+
 # -- killed ------------------------------------------------------------------------------------------------------------
 
 
