@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, pod_components
@@ -21,7 +22,7 @@ class ActionModule(KarmadaAction):
     """Compact, defragment and disarm where that is due; for members on hosts, decide it only."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "choices": ["done", "decided", "next", "concluded"], "default": "done"},
+        "state": {"type": "str", "choices": ["done", "decided", "well", "next", "concluded"], "default": "done"},
         "left": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 300},
     }
@@ -33,6 +34,8 @@ class ActionModule(KarmadaAction):
         if arguments["state"] == "done":
             changes = room.make_room(run, arguments["timeout"]) if in_pods else []
             return {"changed": bool(changes), "changes": changes}
+        if arguments["state"] == "well":
+            return {"changed": False, "again": _may_become_well(run, arguments["timeout"])}
         if arguments["state"] == "next":
             member = maintenance.first(on_hosts.seen(run), arguments["left"])
             return {"changed": False, "member": member, "left": [each for each in arguments["left"] if each != member]}
@@ -48,6 +51,23 @@ def _decided(run: Run) -> dict[str, Any]:
     if refused := maintenance.refusal(seen, run.name):
         raise ProblemsError(refused)
     return {"due": True, "order": maintenance.order(seen, limits), "by": step.member, "revision": step.revision}
+
+
+def _may_become_well(run: Run, timeout: float) -> bool:
+    """Return whether members on hosts that are not well are to be asked again, after a pause.
+
+    One that was defragmented has its log to catch up with, and may have led. What is not well when the time is over the
+    next step refuses.
+    """
+    now = time.monotonic()
+    since = run.handover.etcd_step.get("unwell_since", now)
+    well = maintenance.refusal(on_hosts.seen(run), run.name) is None
+    if well or run.check or now - since >= timeout:
+        run.handover.etcd_step = {}
+        return False
+    run.handover.etcd_step = {"unwell_since": since}
+    time.sleep(room.PAUSE_SECONDS)
+    return True
 
 
 def _concluded(run: Run) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import maintenance, on_hosts
@@ -12,7 +11,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
 
 _STATES = {COMPACT: "compacted", DEFRAGMENT: "defragmented", DISARM: "disarmed"}
-PAUSE_SECONDS = 1.0
 
 
 class ActionModule(HostAction):
@@ -22,11 +20,10 @@ class ActionModule(HostAction):
         "state": {"type": "str", "required": True, "choices": list(_STATES.values())},
         "revision": {"type": "int", "default": 0},
         "identities": {"type": "list", "elements": "str", "default": []},
-        "timeout": {"type": "int", "default": 300},
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Refused if a member was not well when all were asked last; waits until this one is well again."""
+        """Refused if a member was not well when all were asked last."""
         if refused := maintenance.refusal(on_hosts.seen(self.karmada), self.karmada.name):
             raise ProblemsError(refused, "nothing more was changed")
         state, question = arguments["state"], on_hosts.question(self.karmada, self.host_name)
@@ -40,17 +37,6 @@ class ActionModule(HostAction):
             if found.get("failed"):
                 return found
             changed = changed or bool(found.get("changed"))
-        if not self._task.check_mode:
-            self._wait(question, arguments["timeout"])
         own = state == _STATES[DEFRAGMENT]
         what = f"EtcdMember {self.host_name}" if own else f"Etcd {self.karmada.name}"
         return {"changed": changed, "changes": [f"{state} {what}"] if changed else []}
-
-    def _wait(self, question: dict[str, Any], timeout: float) -> None:
-        """Wait until this member knows a leader again; the next look at all says whether it does."""
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            answer = self.on_host("_etcd_member", **question).get("answer") or {}
-            if (answer.get("status") or {}).get("leader", "0") != "0":
-                return
-            time.sleep(PAUSE_SECONDS)

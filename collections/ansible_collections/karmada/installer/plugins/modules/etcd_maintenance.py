@@ -25,10 +25,11 @@ options:
     description:
       - V(done) does what is due, for members in pods. Members on hosts are left alone.
       - V(decided) says what is due for members on hosts, by what M(karmada.installer.etcd_member) was told.
+      - V(well) says whether members on hosts are to be asked again, because one is not well yet.
       - V(next) says which of the members in O(left) is to be defragmented next. The leader is the last.
       - V(concluded) says whose alarm is to be cleared, and fails if etcd is full of what is in use.
     type: str
-    choices: [done, decided, next, concluded]
+    choices: [done, decided, well, next, concluded]
     default: done
   left:
     description: Names of the members that V(next) is about.
@@ -36,7 +37,7 @@ options:
     elements: str
     default: []
   timeout:
-    description: Seconds for each member to be healthy again.
+    description: Seconds for all members to be well again after each step.
     type: int
     default: 300
 attributes:
@@ -82,6 +83,11 @@ revision:
   returned: with the state decided
   type: int
   sample: 4711
+again:
+  description: Whether to ask the members again.
+  returned: with the state well
+  type: bool
+  sample: false
 member:
   description: The member to defragment next; empty if none is left.
   returned: with the state next

@@ -18,7 +18,7 @@ options:
   state:
     description:
       - V(compacted) discards what is older than O(revision), in all members.
-      - V(defragmented) gives the free space of its database back to the disk, and waits until it is healthy again.
+      - V(defragmented) gives the free space of its database back to the disk.
       - V(disarmed) clears the alarm NOSPACE of O(identities).
     type: str
     choices: [compacted, defragmented, disarmed]
@@ -32,10 +32,6 @@ options:
     type: list
     elements: str
     default: []
-  timeout:
-    description: Seconds for the member to be healthy again.
-    type: int
-    default: 300
 attributes:
   check_mode:
     description: Says that it would.

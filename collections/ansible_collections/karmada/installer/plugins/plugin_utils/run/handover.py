@@ -87,7 +87,7 @@ class Handover:
 
     @property
     def etcd_step(self) -> dict[str, Any]:
-        """The last step with members of etcd on hosts, in the form of ``etcd.members_on_hosts``; empty before it."""
+        """The last step with members of etcd on hosts, in the form of the playbook that takes it; empty before it."""
         return _read(self._folder / _ETCD_STEP) or {}
 
     @etcd_step.setter

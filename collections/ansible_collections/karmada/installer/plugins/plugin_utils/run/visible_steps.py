@@ -44,7 +44,7 @@ PLUMBING = frozenset(
             "restore_on_host seen",
             "restore_on_host counted",
         ),
-        *("etcd_maintenance decided", "etcd_maintenance next", "etcd_maintenance concluded"),
+        *(f"etcd_maintenance {state}" for state in ("decided", "well", "next", "concluded")),
         "etcd_members next_restart",
     }
 )

@@ -26,6 +26,7 @@ DUE = {"due": True, "order": ["h1", "h2"], "by": "h3", "revision": 70}
 #: While the first was defragmented, the second has come to lead.
 ANSWERS: dict[str, list[dict[str, Any]]] = {
     "etcd_maintenance decided": [DUE],
+    "etcd_maintenance well": [{"again": False}],
     "etcd_maintenance next": [{"member": "h2", "left": ["h1"]}, {"member": "h1", "left": []}],
     "etcd_maintenance concluded": [{"by": "", "identities": []}],
 }
@@ -55,18 +56,29 @@ def played(folder: Path, **answers: Any) -> list[tuple[str, str, dict[str, Any]]
 
 def test_every_host_is_kept_before_one_works_and_who_leads_is_asked_anew(tmp_path: Path) -> None:
     steps = played(tmp_path)
-    one = ["journal kept", "etcd_member", "etcd_maintenance next", "etcd_room_on_host defragmented"]
+    well = ["journal kept", "etcd_member", "etcd_maintenance well"]
+    one = [*well, "etcd_maintenance next", "etcd_room_on_host defragmented"]
     assert order(steps) == [
         *("etcd_member", "etcd_maintenance decided", "journal kept", "etcd_room_on_host compacted", *one, *one),
-        *("etcd_member", "etcd_maintenance concluded"),
+        *(*well, "etcd_maintenance concluded"),
     ]
     kept = [(host, given["silence"]) for name, host, given in steps if name == "journal kept"]
     # For as long as a defragmentation takes, the member to be healthy again, and a run to be taken for dead.
-    assert sorted(kept) == sorted((host, 1500) for host in HOSTS * 3)
+    assert sorted(kept) == sorted((host, 1500) for host in HOSTS * 4)
     done = [(name.split()[1], host) for name, host, _given in steps if name.startswith("etcd_room_on_host")]
     assert done == [("compacted", "h3"), ("defragmented", "h2"), ("defragmented", "h1")]
     left = [given["left"] for name, _host, given in steps if name == "etcd_maintenance next"]
     assert left == [["h1", "h2"], ["h1"]]
+
+
+def test_all_are_asked_again_until_they_are_well(tmp_path: Path) -> None:
+    late = [{"again": False}, {"again": True}, {"again": True}, {"again": False}]
+    steps = order(played(tmp_path, **{"etcd_maintenance well": late}))
+    again = ["etcd_member", "etcd_maintenance well"]
+    second = steps.index("etcd_room_on_host defragmented") + 1
+    assert steps[second:][:8] == ["journal kept", *again, *again, *again, "etcd_maintenance next"]
+    # The last one, too, before there is said to be no room.
+    assert steps[-3:] == [*again, "etcd_maintenance concluded"]
 
 
 def test_without_need_nobody_is_kept(tmp_path: Path) -> None:
