@@ -7,7 +7,7 @@ A tag that looks like a version of Kubernetes, etcd or Karmada is taken for one;
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from ..problems import Problem, Reason
@@ -19,8 +19,6 @@ from .types import Component, members_with_agent_hosts, settings_of, settings_pa
 #: Versions as the projects tag them; etcd has also been published without the letter. A suffix names a build.
 _VERSION = re.compile(r"(v?)([0-9]+)\.([0-9]+)\.([0-9]+)(?:[-_.].*)?")
 _MAJORS: Mapping[str, int] = {"karmada": 1, "kubernetes": 1, "etcd": 3}
-#: Components whose data a newer minor version may write in a form that an older one cannot read.
-_KEEP_DATA = (ETCD, KARMADA_APISERVER)
 
 
 class Minor(NamedTuple):
@@ -42,9 +40,22 @@ def problems(spec: Spec, release: Release, before: Spec | None) -> Iterator[Prob
     yield from _controllers(rows, spec, release)
     if ETCD in rows:
         yield from _vulnerable(spec)
-    for component in _KEEP_DATA:
-        if before is not None and component in rows:
-            yield from _after(component, spec, before, release)
+    if before is not None and KARMADA_APISERVER in rows:
+        yield from _after(KARMADA_APISERVER, runs(KARMADA_APISERVER, before, release), spec, release)
+
+
+def etcd_problems(spec: Spec, release: Release, before: Spec | None, versions: Collection[str]) -> Iterator[Problem]:
+    """Problem of another minor version of etcd than its data may have next.
+
+    ``versions`` are those that members have answered with, ``before`` is the spec of the last finished install, if any.
+    What runs counts: an install that failed may have come as far as etcd. With members of two minors the older one
+    does, to which etcd as a whole holds until it is gone. Where no member answers, the last install does.
+    """
+    if ETCD not in wanted_rows(spec):
+        return
+    running = [minor for each in versions if (minor := minor_of(each, "etcd"))]
+    former = min(running) if running else runs(ETCD, before, release) if before is not None else None
+    yield from _after(ETCD, former, spec, release)
 
 
 def minor_of(tag: str, project: str) -> Minor | None:
@@ -136,9 +147,12 @@ def _vulnerable(spec: Spec) -> Iterator[Problem]:
         )
 
 
-def _after(component: Component, spec: Spec, before: Spec, release: Release) -> Iterator[Problem]:
-    """Version changes that stored data may not survive; both projects support one minor upwards."""
-    former, found = runs(component, before, release), runs(component, spec, release)
+def _after(component: Component, former: Minor | None, spec: Spec, release: Release) -> Iterator[Problem]:
+    """Version changes that stored data may not survive: a newer minor version may write it in a form of its own.
+
+    Both projects support one minor upwards.
+    """
+    found = runs(component, spec, release)
     if former and found and not 0 <= found.minor - former.minor <= 1:
         nearest = Minor(former.major, former.minor + (found.minor > former.minor))
         yield Problem(

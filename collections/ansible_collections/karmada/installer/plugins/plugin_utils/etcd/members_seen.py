@@ -56,6 +56,11 @@ class Look:
     #: names of the members in the order of the client's URLs
     names: Sequence[str] = ()
 
+    @property
+    def versions(self) -> frozenset[str]:
+        """Versions that members have answered with."""
+        return frozenset(each.version for each in self.status.values() if each.version)
+
 
 def look(run: Run) -> Look:
     """Members as etcd lists them, as each answers, and as their pods are."""

@@ -14,7 +14,7 @@ from ..render import cluster_layout
 from ..run.run import Run
 from . import nodes, patience
 from . import plan_types as steps
-from .members_seen import are_ours, look
+from .members_seen import Look, are_ours, look
 from .plan import ids_of, next_step
 
 
@@ -46,13 +46,25 @@ def _begun_with(count: int) -> Problem:
     )
 
 
+def look_before(run: Run) -> Look | None:
+    """Members as they are before the first change of a run; None if there are none in pods yet."""
+    stored = run.stored_state
+    return look(run) if are_ours(run) and stored is not None and stored.etcd.bootstrapped else None
+
+
 def problems(
-    run: Run, *, confirmed: int, replace_names: Collection[str], abandoned_nodes: Collection[str] = ()
+    run: Run,
+    *,
+    confirmed: int,
+    replace_names: Collection[str],
+    abandoned_nodes: Collection[str] = (),
+    looked: Look | None = None,
 ) -> list[Problem]:
     """Reasons why the members cannot be brought to those of the document, as far as they can be known before.
 
     ``confirmed`` is the smaller number that the user has asked for by name; ``replace_names`` are the members to
-    replace without a proof of loss, and ``abandoned_nodes`` the nodes that are given up with what is on them.
+    replace without a proof of loss, and ``abandoned_nodes`` the nodes that are given up with what is on them. What was
+    just ``looked`` at is not looked at again.
     """
     stored = run.stored_state
     if not are_ours(run) or stored is None:
@@ -60,8 +72,13 @@ def problems(
     known, wanted = [each.name for each in stored.etcd.members], cluster_layout.etcd_pod_names(run.instance)
     found = [*unknown_names(known, replace_names), *nodes.problems(run, wanted, abandoned_nodes)]
     replaced = {*replace_names, *nodes.members_without(run, abandoned_nodes)}
-    if not stored.etcd.bootstrapped or (known == wanted and not replaced):
+    if not stored.etcd.bootstrapped:
         return found
+    if known == wanted and not replaced:
+        # Members that somebody else has changed stop this run as well, whatever it is about; all else may pass.
+        step = _settled_step(run, wanted, replaced, looked, settles=False)
+        differ = isinstance(step, steps.Refusal) and step.reason is Reason.ETCD_MEMBERS_DIFFER
+        return [*found, *([step.problem] if isinstance(step, steps.Refusal) and differ else [])]
     if len(wanted) < len(known) and confirmed != len(wanted):
         found.append(
             Problem(
@@ -71,7 +88,7 @@ def problems(
                 reason=Reason.CONFIRMATION_REQUIRED,
             )
         )
-    step = _settled_step(run, wanted, replaced)
+    step = _settled_step(run, wanted, replaced, looked)
     return [*found, *([step.problem] if isinstance(step, steps.Refusal) else [])]
 
 
@@ -88,17 +105,24 @@ def unknown_names(known: Sequence[str], replace_names: Collection[str]) -> list[
     ]
 
 
-def _settled_step(run: Run, wanted: Sequence[str], replace_names: Collection[str]) -> steps.Step | steps.Refusal | None:
+def _settled_step(
+    run: Run,
+    wanted: Sequence[str],
+    replace_names: Collection[str],
+    looked: Look | None,
+    *,
+    settles: bool = True,
+) -> steps.Step | steps.Refusal | None:
     """First step. One late answer is no reason to refuse what is asked, nor is a change between two answers."""
     began = time.monotonic()
     step: steps.Step | steps.Refusal | None = None
     while True:
-        before, seen = step, look(run).seen
+        before, seen, looked = step, (looked or look(run)).seen, None
         step = next_step(seen, wanted, ids_of(seen, replace_names))
         if isinstance(step, steps.Refusal) and step.twice and step != before:
             time.sleep(patience.LOOK_SECONDS)
             continue
-        may_settle = isinstance(step, steps.Refusal) and step.reason is Reason.ETCD_MAJORITY_AT_RISK
+        may_settle = settles and isinstance(step, steps.Refusal) and step.reason is Reason.ETCD_MAJORITY_AT_RISK
         if not may_settle or time.monotonic() - began >= min(patience.SETTLE_SECONDS, patience.SETTLE_SECONDS_BEFORE):
             return step
         time.sleep(patience.LOOK_SECONDS)

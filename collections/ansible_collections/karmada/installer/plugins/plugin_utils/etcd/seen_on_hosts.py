@@ -43,6 +43,16 @@ def is_asked(run: Run, name: str) -> bool:
 
 
 def is_due(run: Run, replace_names: Collection[str] = ()) -> bool:
+    """Return whether members have to be asked: they are to change, or the run has something else to carry out.
+
+    A run that has nothing to do asks none of them before its report.
+    """
+    if not are_ours(run) or run.stored_state is None:
+        return False
+    return members_change(run, replace_names) or (run.stored_state.etcd.bootstrapped and run.has_more_to_do)
+
+
+def members_change(run: Run, replace_names: Collection[str] = ()) -> bool:
     """Return whether members are to come, to go or to be replaced, or are on record without their IDs."""
     if not are_ours(run) or run.stored_state is None:
         return False

@@ -16,7 +16,7 @@ from . import on_hosts
 from . import plan_types as steps
 from .members_wanted import unknown_names
 from .plan import next_step
-from .seen_on_hosts import are_ours, hosts_of_members, ids_to_replace, known, look, wanted
+from .seen_on_hosts import are_ours, hosts_of_members, ids_to_replace, known, look, members_change, wanted
 
 #: Field of the document that says which hosts are members.
 HOSTS_FIELD = "spec.hosts"
@@ -50,7 +50,19 @@ def problems(run: Run, *, confirmed: int, replace_names: Collection[str]) -> lis
     seen = look(run).seen
     found += _lost_among_those_that_stay(seen, names, wishes)
     step = next_step(seen, wishes, ids_to_replace(seen, replace_names))
-    return [*found, *([step.problem] if isinstance(step, steps.Refusal) else [])]
+    if not isinstance(step, steps.Refusal):
+        return found
+    # Members that somebody else has changed stop this run as well, whatever it is about; all else may pass.
+    stops = members_change(run, replace_names) or (step.reason is Reason.ETCD_MEMBERS_DIFFER and not step.twice)
+    return [*found, *([step.problem] if stops else [])]
+
+
+def versions(run: Run) -> frozenset[str]:
+    """Versions that members have answered with, where a step has asked them."""
+    if not are_ours(run):
+        return frozenset()
+    found = {on_hosts.answer(run, host).status.version for host in hosts_of_members(run).values()}
+    return frozenset(found - {""})
 
 
 def _renamed(run: Run) -> list[Problem]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..components import audit_policy, known_flags
 from ..components import own_images as own_images_of
@@ -179,11 +179,21 @@ def own_images(run: Run) -> Iterable[Problem]:
 
     Not a rule of the schema, because what an absent tag means follows from the release.
     """
-    before, release = run.state.document, run.instance.release
+    release = run.instance.release
     for hint in own_images_of.hints(run.spec, release):
         run.tell(Problem.hint(hint, Reason.UNTESTED_VERSION))
-    former = Spec(manifest.with_defaults(before)["spec"]) if before else None
-    yield from own_images_of.problems(run.spec, release, former)
+    yield from own_images_of.problems(run.spec, release, _carried_out(run))
+
+
+def etcd_version(run: Run, versions: Collection[str]) -> Iterable[Problem]:
+    """Another minor version of etcd than may come after what its members run, by their answers (``versions``)."""
+    return own_images_of.etcd_problems(run.spec, run.instance.release, _carried_out(run), versions)
+
+
+def _carried_out(run: Run) -> Spec | None:
+    """Spec of the last document that was carried out completely."""
+    before = run.state.document
+    return Spec(manifest.with_defaults(before)["spec"]) if before else None
 
 
 def _listed(names: Sequence[str], kind: str) -> str:

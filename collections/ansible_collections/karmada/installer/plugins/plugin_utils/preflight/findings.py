@@ -245,8 +245,15 @@ def _etcd_members(run: Run, asked: EtcdMembersAsked) -> Iterable[Problem]:
     yield from ways_on_hosts.problems(run)
     yield from ways_in_pods.problems(run)
     if run.stored_state and not fixed_settings.store_moved(run):
+        looked = members_wanted.look_before(run)
+        versions = looked.versions if looked else wanted_on_hosts.versions(run)
+        yield from collected(partial(component_checks.etcd_version, run, versions))
         yield from members_wanted.problems(
-            run, confirmed=asked.confirmed, replace_names=asked.replace, abandoned_nodes=asked.abandoned_nodes
+            run,
+            confirmed=asked.confirmed,
+            replace_names=asked.replace,
+            abandoned_nodes=asked.abandoned_nodes,
+            looked=looked,
         )
         yield from wanted_on_hosts.problems(run, confirmed=asked.confirmed, replace_names=asked.replace)
 

@@ -139,6 +139,12 @@ class Run(Facts):
         return self._state
 
     @property
+    def has_more_to_do(self) -> bool:
+        """True if the document differs from the one that was carried out last, or a run did not come to its end."""
+        stored = self.stored_state
+        return stored is None or stored.journal.interrupted or manifest.differs(self.deployment, stored.document)
+
+    @property
     def snapshot(self) -> Snapshot:
         """Snapshot of the instance, by the state as of the last look."""
         if self._snapshot is None:
@@ -322,7 +328,7 @@ class Run(Facts):
         stored = self.stored_state
         if stored is None:
             return False
-        due = stored.journal.interrupted or manifest.differs(self.deployment, stored.document)
+        due = self.has_more_to_do
         due = due or manager.is_new(self, stored)
         seen = image_pins.agreed(image_pins.running(self.place.pods())) if due or self.confirmed_images else {}
         anew = {image: digest for image, digest in seen.items() if image in self.confirmed_images}

@@ -201,7 +201,13 @@ class FakeEtcdClient:
             return EndpointStatus(url, member_id=member.id, message="it knows no leader")
         leads = etcd.leader() == member.id
         return EndpointStatus(
-            url, healthy=True, leader=leads, member_id=member.id, learner=member.learner, index=member.index
+            url,
+            healthy=True,
+            version="3.6.14",
+            leader=leads,
+            member_id=member.id,
+            learner=member.learner,
+            index=member.index,
         )
 
     def members(self) -> Members:

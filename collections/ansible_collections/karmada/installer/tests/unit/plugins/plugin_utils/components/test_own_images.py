@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
     KARMADA_SCHEDULER,
     ON_HOSTS,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
@@ -41,10 +43,13 @@ def tags(**fields: str) -> dict[str, Any]:
     return {name: {"local": {"imageTag": tag}} if name == "etcd" else {"imageTag": tag} for name, tag in fields.items()}
 
 
-def told(before: Mapping[str, Any] | None = None, **fields: str) -> list[Problem]:
+def told(before: Mapping[str, Any] | None = None, running: Sequence[str] = (), **fields: str) -> list[Problem]:
     spec = spec_of({"components": tags(**fields), **PULL})
     former = spec_of({"components": before}) if before is not None else None
-    found = list(own_images.problems(spec, RELEASE, former))
+    found = [
+        *own_images.problems(spec, RELEASE, former),
+        *own_images.etcd_problems(spec, RELEASE, former, running),
+    ]
     assert all(problem.where.endswith(".imageTag") and problem.remedy for problem in found)
     return found
 
@@ -156,6 +161,30 @@ def test_taking_a_tag_out_is_a_change_too() -> None:
     assert told({"etcd": {"local": {"imageTag": "v3.5.24"}}}) == []
 
 
+@pytest.mark.parametrize(
+    ("running", "wanted", "what"),
+    [
+        # A run has come as far as etcd, and then failed: the last finished one was of another version.
+        (["3.7.3", "3.7.3", "3.7.3"], "v3.6.16", "etcd is v3.7 now, and v3.6 would be older"),
+        (["3.7.3", "3.7.3", "3.7.3"], "v3.7.4", ""),
+        (["3.7.3"], "v3.8.0", ""),
+        (["3.7.3"], "v3.9.0", "etcd is v3.7 now, and v3.9 would be more than one minor version newer"),
+        # It has not come to all of them, so what the older ones run is still the way back.
+        (["3.7.3", "3.6.16", "3.7.3"], "v3.6.16", ""),
+        (["3.7.3", "3.6.16"], "v3.8.0", "etcd is v3.6 now, and v3.8 would be more"),
+        (["not a version"], "v3.6.16", ""),
+        ([], "v3.8.0", "etcd is v3.6 now, and v3.8 would be more"),
+    ],
+)
+def test_what_members_run_counts_whatever_the_last_finished_run_had(
+    running: Sequence[str], wanted: str, what: str
+) -> None:
+    found = told({"etcd": {"local": {"imageTag": "v3.6.16"}}}, running, etcd=wanted)
+    assert [what in problem.what for problem in found] == ([True] if what else [])
+    # Not even a first install has come to its end.
+    assert bool(told(None, running, etcd=wanted)) == bool(what and running)
+
+
 def test_an_api_server_far_from_what_the_release_is_tested_with_is_told() -> None:
     spec = spec_of({"components": tags(karmadaAPIServer="v1.33.0", kubeControllerManager="v1.33.0")})
     (hint,) = own_images.hints(spec, RELEASE)
@@ -173,6 +202,15 @@ def test_preflight_tells_it_and_knows_what_runs() -> None:
     assert problem.where == "spec.components.karmadaScheduler.imageTag"
     (problem,) = problems(installed({}, {"components": tags(etcd="v3.5.33")}))
     assert "older: it may not read what is stored" in problem.what
+
+
+def test_preflight_judges_etcd_by_what_its_members_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = SimpleNamespace(versions=frozenset({"3.7.3"}))
+    monkeypatch.setattr(members_wanted, "look_before", lambda _run: looked)
+    same = {"components": tags(etcd="v3.6.16")}
+    (problem,) = problems(installed(same, same))
+    assert problem.where == "spec.components.etcd.local.imageTag"
+    assert "etcd is v3.7 now, and v3.6 would be older" in problem.what
 
 
 # -- on hosts ----------------------------------------------------------------------------------------------------------

@@ -250,6 +250,17 @@ def test_a_change_that_cannot_be_made_is_told_before() -> None:
     assert unknown.reason is Reason.INVALID_ARGUMENT
 
 
+def test_members_that_somebody_else_has_changed_are_told_before_whatever_the_run_is_about() -> None:
+    world = installed(3)
+    world.etcd.add_stranger("theirs")
+    run = a_run(world, 3)
+    looked = members_wanted.look_before(run)
+    (problem,) = members_wanted.problems(run, confirmed=0, replace_names=(), looked=looked)
+    assert problem.reason is Reason.ETCD_MEMBERS_DIFFER
+    assert "a learner that this installer has not added: theirs" in problem.what
+    assert world.etcd.members["bad"], "it is left alone"
+
+
 def test_one_late_answer_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     world = installed(3)
     world.etcd.cut("prod-etcd-1")
@@ -301,6 +312,18 @@ def test_the_first_members_may_be_others_until_there_is_a_stateful_set() -> None
     with pytest.raises(ProblemsError) as refused:
         members_wanted.begin(a_run(world, 3))
     assert "begun with 1 member," in str(refused.value)
+
+
+def test_the_first_look_tells_what_members_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = installed(3)
+    looked = members_wanted.look_before(a_run(world, 3))
+    assert looked
+    assert looked.versions == {"3.6.14"}
+    # What was just looked at is not looked at again.
+    monkeypatch.setattr(members_wanted, "look", None)
+    assert members_wanted.problems(a_run(world, 5), confirmed=0, replace_names=(), looked=looked) == []
+    begun = samples.state(etcd=EtcdState(token="t", storage="volumeClaim"))
+    assert members_wanted.look_before(a_run(PodsOfEtcd(), 3, begun)) is None, "it has no members yet"
 
 
 def test_a_check_tells_who_would_come_and_go_and_writes_nothing() -> None:

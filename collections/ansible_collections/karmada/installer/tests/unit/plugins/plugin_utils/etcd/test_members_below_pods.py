@@ -123,7 +123,7 @@ def test_a_run_with_nothing_to_do_takes_no_step_and_writes_nothing(installed: In
     run = world.run(hosts(names(1, 2, 3)))
     world.until = 0
     world.ask(run)
-    assert not seen_on_hosts.is_due(run)
+    assert not seen_on_hosts.members_change(run)
     assert not run.begin()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action import etcd_change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import Journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     members_on_hosts,
@@ -335,6 +336,32 @@ def test_another_name_of_a_host_is_refused(installed: Installed) -> None:
     entries = [*hosts(names(1, 2)), {"name": "other", "address": "192.0.2.3", "roles": ["etcd", "controlPlane"]}]
     (problem,) = problems(world, entries)
     assert problem.remedy == "call it cp3 again"
+
+
+def test_members_are_asked_before_wherever_a_run_has_something_to_do(installed: Installed) -> None:
+    """What they run then counts, and who is among them; else a run with nothing to do would be as slow."""
+    world = installed(3)
+    same, other = hosts(names(1, 2, 3)), hosts(names(1, 2, 3), names(4))
+    assert not seen_on_hosts.is_due(world.run(same))
+    run = world.run(other)
+    assert seen_on_hosts.is_due(run)
+    assert not seen_on_hosts.members_change(run)
+    assert wanted_on_hosts.versions(run) == frozenset()
+    world.ask(run)
+    assert wanted_on_hosts.versions(run) == {"3.6.14"}
+    journal = Journal("install", "me@here", "started", "", "start etcd")
+    world.keep(replace(world.state(), journal=journal))
+    assert seen_on_hosts.is_due(world.run(same)), "a run came as far as etcd"
+
+
+def test_a_learner_of_somebody_else_is_told_before_whatever_the_run_is_about(installed: Installed) -> None:
+    world = installed(3)
+    other = hosts(names(1, 2, 3), names(4))
+    world.etcd.cut("cp2")
+    assert problems(world, other) == [], "this may pass, or is of no concern"
+    world.etcd.add_stranger("theirs")
+    (problem,) = problems(world, other)
+    assert problem.reason is Reason.ETCD_MEMBERS_DIFFER
 
 
 def test_a_check_tells_who_would_come_and_go(installed: Installed) -> None:
