@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -53,7 +53,8 @@ class EtcdState:
     ``prefix`` is the key prefix that is marked as ours in an external etcd. ``nodes`` are the names of the machines
     that keep the members' data, in the members' order, if it is in a directory of the node; for plain hosts they are
     set before the first member starts. In pods the name of one that was given up is empty until another is chosen.
-    ``members`` are on record from the end of the bootstrap on, in their order.
+    ``members`` are on record from the end of the bootstrap on, in their order. ``cluster`` is the hexadecimal ID of the
+    cluster that they are; it is noted with them, so a restore, after which they are another one, begins without it.
     """
 
     token: str
@@ -63,6 +64,15 @@ class EtcdState:
     prefix: str = ""
     nodes: Sequence[str] = ()
     members: Sequence[EtcdMemberState] = ()
+    cluster: str = ""
+
+    def cluster_of(self, listed: str, identities: Collection[str]) -> str:
+        """ID of the cluster to have on record, where members with these IDs list themselves as the cluster ``listed``.
+
+        It is noted once, and only where no member on record is unknown to it.
+        """
+        known = {each.id for each in self.members if each.id}
+        return self.cluster or (listed if known <= set(identities) else "")
 
     def node(self, ordinal: int) -> str:
         """Name of the node that keeps the data of the member with this ordinal.

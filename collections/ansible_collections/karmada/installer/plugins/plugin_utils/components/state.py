@@ -34,8 +34,8 @@ FORMER_MODE = "formerMode"
 #: host cluster. 10: the object that manages it, and members of etcd. 11: the key that signs backups, and the newest.
 #: 12: a restore. 13: what a restore has released of members. 14: a move to another place. 15: the move after which a
 #: backup was taken. 16: the move with which this place began. 17: the restore that another one has begun upon. 18: the
-#: revision from which etcd goes on after a restore.
-FORMAT = 18
+#: revision from which etcd goes on after a restore. 19: the ID of the cluster that etcd's members are.
+FORMAT = 19
 #: Most entries that a state is read with; what would have more is not written.
 MOST_SERIES = 64
 MOST_CLUSTERS = 4096

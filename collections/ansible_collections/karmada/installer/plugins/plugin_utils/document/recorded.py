@@ -33,13 +33,15 @@ _TEXT = {"type": "string", "maxLength": 1024, "pattern": "^[^\\x00-\\x1f\\x7f-\\
 _NAME = {"type": "string", "maxLength": 253, "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
 _NAMES = {"type": "array", "maxItems": 64, "items": _NAME}
 _UID = {"type": "string", "maxLength": 64, "pattern": "^[0-9a-fA-F-]*$"}
+#: ID of a member of etcd, or of its cluster, in hexadecimal digits.
+_ETCD_ID = {"type": "string", "pattern": "^[0-9a-f]{0,16}$"}
 #: Member of etcd. Its ID becomes part of a path, and the members that it starts with are text of its configuration.
 _ETCD_MEMBER = {
     "type": "object",
     "required": ["name"],
     "properties": {
         "name": _NAME,
-        "id": {"type": "string", "pattern": "^[0-9a-f]{0,16}$"},
+        "id": _ETCD_ID,
         "volume": _UID,
         "former": _UID,
         "initial_cluster": {"type": "string", "maxLength": 8192, "pattern": "^[-a-zA-Z0-9.:/=,_\\[\\]]*$"},
@@ -60,6 +62,7 @@ _ETCD = {
         "prefix": {"type": "string", "maxLength": 256, "pattern": "^(/[A-Za-z0-9_./-]*)?$"},
         "nodes": {**_NAMES, "items": {**_NAME, "pattern": f"{_NAME['pattern']}|^$"}},
         "members": {"type": "array", "maxItems": 16, "items": _ETCD_MEMBER},
+        "cluster": _ETCD_ID,
     },
 }
 #: Of etcd, which counts with 64 bits.

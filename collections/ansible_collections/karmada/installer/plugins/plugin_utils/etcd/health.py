@@ -15,7 +15,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests im
 
 from ..problems import Problem, Reason, Severity, number_of
 from .client import EndpointStatus
-from .lists import REMEDY, difference
+from .lists import OTHER_CLUSTER_REMEDY, REMEDY, difference, other_cluster
 
 #: Entries of the log that a member may be behind the leader and still count as up to date.
 FAR_BEHIND = 1_000
@@ -76,11 +76,12 @@ def fill(statuses: Iterable[EndpointStatus]) -> float:
     return max((each.db_size / each.db_quota for each in statuses if each.db_quota), default=0.0)
 
 
-def assess(seen: Sequence[Seen], *, asked_in_place: bool = True, works: int | None = None) -> Health:
+def assess(seen: Sequence[Seen], *, asked_in_place: bool = True, works: int | None = None, cluster: str = "") -> Health:
     """Health by these answers, one entry for each member that should be there.
 
     ``asked_in_place``: silence means that a member is down; otherwise it may be the way from this machine.
-    ``works`` is the number of Works of the control plane, None if it was not asked.
+    ``works`` is the number of Works of the control plane, None if it was not asked. ``cluster`` is the ID of the
+    cluster on record, empty if none is.
     """
     answered = [each for each in seen if each.answers]
     if not seen or (not answered and not asked_in_place):
@@ -91,6 +92,7 @@ def assess(seen: Sequence[Seen], *, asked_in_place: bool = True, works: int | No
     behind = _behind(answered)
     wrong = [
         *_of_clusters(answered),
+        *_of_other_cluster(answered, cluster),
         *_of_lists(answered),
         *_of_majority(seen),
         *_of_strangers(seen, answered),
@@ -142,6 +144,12 @@ def _of_clusters(answered: Sequence[Seen]) -> Iterable[_Finding]:
             f"its members belong to {len(clusters)} clusters: {told}. What is written to one is not in the other",
             "stop the members of the cluster that does not have the data, before clients write to both",
         )
+
+
+def _of_other_cluster(answered: Sequence[Seen], known: str) -> Iterable[_Finding]:
+    """Members of which none is of the cluster on record."""
+    if told := other_cluster({each.status.cluster_id for each in answered}, known):
+        yield "OtherCluster", Problem(told, "etcd", OTHER_CLUSTER_REMEDY, reason=Reason.ETCD_MEMBERS_DIFFER)
 
 
 def lists_differ(seen: Iterable[Seen]) -> str:

@@ -19,12 +19,32 @@ REMEDY = (
     "side whose data does not count, before clients write to both, and run the playbook again"
 )
 
+#: How members of another cluster come about.
+BY_OTHERS = "somebody has restored all of it by hand, or begun it anew"
+#: What to do about members of another cluster. All of its data is with them, so none of them is to be removed.
+OTHER_CLUSTER_REMEDY = (
+    "remove none of its members: see who has restored it or begun it anew, and whether its data is what you want; if "
+    "so, back it up (karmada.installer.backup) and restore that backup (karmada.installer.restore), which puts its "
+    "members on record; if not, restore an earlier backup"
+)
+
 
 def agreed(lists: Collection[Members]) -> Members | None:
     """List that most members give; None if none gives one."""
     counted = Counter(each.members for each in lists)
     most = counted.most_common(1)[0][0] if counted else None
     return next((each for each in lists if each.members == most), None)
+
+
+def other_cluster(clusters: Collection[str], known: str) -> str:
+    """Sentence on members whose IDs of their cluster are these, where another one is on record; empty if it is that."""
+    others = sorted({*clusters} - {""})
+    if not known or not others or known in others:
+        return ""
+    return (
+        f"the members of etcd are the cluster {', '.join(others)}, and the one of this control plane is {known}: "
+        + BY_OTHERS
+    )
 
 
 def difference(lists: Mapping[str, Collection[str]], names: Mapping[str, str]) -> str:

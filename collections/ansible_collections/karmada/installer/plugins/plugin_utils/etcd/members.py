@@ -311,10 +311,14 @@ def _complete_records(run: Run, looked: Look) -> bool:
         former = "" if identity in healthy & voters else record.former
         return replace(record, id=identity, volume=volume, initial_cluster=initial, former=former)
 
-    if tuple(map(completed, etcd.members)) == tuple(etcd.members):
+    def noted(etcd: EtcdState) -> EtcdState:
+        cluster = etcd.cluster_of(looked.seen.cluster, {each.id for each in listed})
+        return replace(etcd, members=tuple(map(completed, etcd.members)), cluster=cluster)
+
+    if noted(etcd) == replace(etcd, members=tuple(etcd.members)):
         return False
     with run.writing("note the members of etcd"):
-        _save(run, replace(run.state.etcd, members=tuple(map(completed, run.state.etcd.members))))
+        _save(run, noted(run.state.etcd))
     return True
 
 

@@ -274,8 +274,9 @@ def note(run: Run) -> None:
         return replace(record, id=identity, initial_cluster="" if identity in voters else record.initial_cluster)
 
     noted = tuple(map(completed, etcd.members))
-    if noted != tuple(etcd.members):
-        _save(run, "note the members of etcd", lambda now: replace(now, members=noted))
+    cluster = etcd.cluster_of(seen.cluster, {each.id for each in seen.members or ()})
+    if noted != tuple(etcd.members) or cluster != etcd.cluster:
+        _save(run, "note the members of etcd", lambda now: replace(now, members=noted, cluster=cluster))
 
 
 def added(run: Run, name: str, identity: str, peer_urls: Mapping[str, str]) -> None:

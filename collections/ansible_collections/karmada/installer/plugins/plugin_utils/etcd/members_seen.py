@@ -87,6 +87,8 @@ def look(run: Run) -> Look:
             for name, each in zip(names, found, strict=True)
             if each.url in lists
         },
+        cluster=listed.cluster_id if listed else "",
+        known_cluster=etcd.cluster,
     )
     return Look(seen, asked, pods, volumes, status, names)
 

@@ -6,7 +6,7 @@ by looking. The rules:
 
 * One change is in flight at a time. What was begun is finished, or taken back, before anything else begins.
 * What is meant goes on record before etcd is asked: so a member that somebody else added or removed is told from ours.
-* Healthy members list the same members, or nothing is changed.
+* Healthy members list the same members, and are the cluster on record, or nothing is changed.
 * A member comes as a learner and gets its vote once it has nearly all of the log.
 * No step leaves less than a majority of voters healthy. A member whose data is lost is removed before another is added;
   while any other member is not healthy, nothing is changed.
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ..problems import Reason
-from .lists import REMEDY
+from .lists import BY_OTHERS, OTHER_CLUSTER_REMEDY, REMEDY, other_cluster
 from .plan_types import (
     Add,
     Adopt,
@@ -78,7 +78,8 @@ class _Plan:
     def step(self) -> Step | Refusal | None:
         """Step, in the order in which things may be done."""
         return (
-            self._stranger()
+            self._other_cluster()
+            or self._stranger()
             or self._removed_by_others()
             or self._in_flight()
             or self._give_up_removed()
@@ -89,6 +90,14 @@ class _Plan:
         )
 
     # -- what is not ours ------------------------------------------------------------------------------------------
+
+    def _other_cluster(self) -> Refusal | None:
+        """Refusal of any change where the members are another cluster than on record, so that none of them is known."""
+        told = other_cluster({self.seen.cluster}, self.seen.known_cluster)
+        if self.names and not self.names.keys() & self.by_id.keys():
+            # Earlier versions have put members on record without their cluster.
+            told = told or f"etcd lists none of the members on record ({', '.join(self.names.values())}): {BY_OTHERS}"
+        return Refusal(Reason.ETCD_MEMBERS_DIFFER, told, "etcd", OTHER_CLUSTER_REMEDY) if told else None
 
     def _stranger(self) -> Refusal | None:
         """Member that is listed, but neither on record nor decided on."""

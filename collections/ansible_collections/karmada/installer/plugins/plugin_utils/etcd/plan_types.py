@@ -59,6 +59,9 @@ class Seen:
     answering: frozenset[str] = field(default_factory=frozenset)
     #: Name of each healthy member that gave a list → IDs that it lists.
     lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: ID of the cluster that the members say they are, and of the one on record; empty if it is unknown.
+    cluster: str = ""
+    known_cluster: str = ""
 
 
 class Step:

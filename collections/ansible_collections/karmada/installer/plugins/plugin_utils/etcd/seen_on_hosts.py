@@ -109,6 +109,8 @@ def look(run: Run) -> Look:
         clients=frozenset(each.name for each in etcd.members if each.has_vote and not each.unused),
         answering=frozenset(name for name in ids if name in answers and answers[name].status.cause is None),
         lists={name: frozenset(member.id for member in each.members) for name, each in lists.items()},
+        cluster=agreement.cluster_id if agreement else "",
+        known_cluster=etcd.cluster,
     )
     return Look(seen, answers)
 

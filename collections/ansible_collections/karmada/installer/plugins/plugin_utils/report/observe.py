@@ -283,7 +283,12 @@ def etcd_health(run: Run) -> health.Health:
         lambda: access.disks(run) if in_pods else {},
         hashed_bytes=hashed_bytes(run),
     )
-    return health.assess(seen, asked_in_place=in_pods, works=number_of_works(run, [each.status for each in seen]))
+    return health.assess(
+        seen,
+        asked_in_place=in_pods,
+        works=number_of_works(run, [each.status for each in seen]),
+        cluster=run.state.etcd.cluster,
+    )
 
 
 def hashed_bytes(run: Run) -> int:

@@ -206,7 +206,8 @@ def etcd_on_hosts_health(run: Run) -> health.Health:
     if not asked:
         return NO_ETCD
     seen = on_hosts.seen(run)
-    return health.assess(seen, works=number_of_works(run, [each.status for each in seen]))
+    works = number_of_works(run, [each.status for each in seen])
+    return health.assess(seen, works=works, cluster=run.state.etcd.cluster)
 
 
 def _folder(component: Component, leaf: LeafCertificate) -> str:

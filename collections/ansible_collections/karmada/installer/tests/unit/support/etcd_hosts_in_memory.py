@@ -175,7 +175,7 @@ class HostsOfEtcd:
             {"id": each.id, "name": each.name, "peer_urls": [each.peer_url], "client_urls": [], "learner": each.learner}
             for each in etcd.members.values()
         ]
-        known = {"known": {"cluster_id": "1", "members": listed}} if etcd.has_majority() else {}
+        known = {"known": {"cluster_id": etcd.cluster, "members": listed}} if etcd.has_majority() else {}
         return {"message": "", "status": status, "data": data, **known}
 
     def bring_to(self, entries: Sequence[Object], replace: Collection[str] = (), timeout: float = TIMEOUT) -> list[str]:

@@ -45,6 +45,8 @@ class EtcdInMemory:
     wanted: tuple[str, ...] = ()
     index: int = 5000
     serial: int = 0xA0
+    #: ID of the cluster
+    cluster: str = "c"
 
     @classmethod
     def of(cls, names: Sequence[str]) -> EtcdInMemory:
@@ -191,6 +193,14 @@ class EtcdInMemory:
     def lose_disk(self, name: str) -> None:
         if name in self.processes:
             self.processes[name].data = ""
+
+    def restore_by_hand(self) -> None:
+        """Have somebody restore all members under another token: other IDs, of another cluster."""
+        self.cluster = "dd"
+        for process in self.processes.values():
+            old = self.members.pop(process.data)
+            process.data = self._new_id()
+            self.members[process.data] = dataclasses.replace(old, id=process.data)
 
     def add_stranger(self, name: str) -> None:
         """Have somebody else add a learner, which may have started."""

@@ -217,7 +217,7 @@ class FakeEtcdClient:
     def _answer(self, added: str = "", alone: str = "") -> Members:
         every = [each for each in self.world.etcd.members.values() if alone in ("", each.name)]
         listed = tuple(Member(each.id, each.name, (each.peer_url,), (), each.learner) for each in every)
-        return Members("c", listed, added)
+        return Members(self.world.etcd.cluster, listed, added)
 
     def _require_majority(self) -> None:
         if not self.world.etcd.has_majority():

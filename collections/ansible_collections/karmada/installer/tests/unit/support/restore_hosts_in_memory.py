@@ -64,6 +64,7 @@ FORMER = EtcdState(
     storage="directory",
     nodes=MEMBERS,
     members=tuple(EtcdMemberState(name, id=f"a{number}") for number, name in enumerate(MEMBERS)),
+    cluster="a",
 )
 REVISION = 10**15
 ISSUED: dict[Any, Any] = {}
@@ -390,6 +391,7 @@ def assert_quarantined(world: World) -> None:
     assert state
     assert (state.journal.operation, state.journal.interrupted) == ("restore", False)
     assert [each.id for each in state.etcd.members] == ["b0", "b1", "b2"]
+    assert state.etcd.cluster == "b"
 
 
 def assert_undisturbed(world: World) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import stored_files
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim, TakeOverState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
@@ -187,6 +187,22 @@ def test_of_a_restore_and_a_move_from_before_format_18_the_revision_was_not_note
     found = from_files({**files, "instance.json": json.dumps({**plain, "format": 17}).encode()}, "here")
     assert found.restore == replace(upon, revision=0, former_restore=replace(part, revision=0))
     assert found.taken_over == replace(taken, revision=0)
+
+
+def test_of_etcd_from_before_format_19_the_cluster_is_noted_with_the_next_look() -> None:
+    files = to_files(replace(state(), etcd=replace(state().etcd, cluster="c1")))
+    plain = json.loads(files["instance.json"])
+    del plain["etcd"]["cluster"]
+    found = from_files({**files, "instance.json": json.dumps({**plain, "format": 18}).encode()}, "here")
+    assert found.etcd == state().etcd
+
+
+def test_a_cluster_is_noted_once_and_of_members_that_are_on_record() -> None:
+    etcd = replace(state().etcd, members=(EtcdMemberState("one", "a1"), EtcdMemberState("two")))
+    assert etcd.cluster_of("c1", {"a1", "a2"}) == "c1"
+    assert etcd.cluster_of("c1", {"b1", "b2"}) == "", "a member on record is not known there"
+    assert etcd.cluster_of("", ()) == ""
+    assert replace(etcd, cluster="c0").cluster_of("c1", {"a1", "a2"}) == "c0"
 
 
 @pytest.mark.parametrize("format_", [0, -1, None, "1", 1.5, FORMAT + 1])

@@ -61,6 +61,18 @@ def test_members_that_agree_are_healthy() -> None:
     assert set(found.behind.values()) == {0}
 
 
+def test_members_of_another_cluster_than_on_record_are_told_first() -> None:
+    assert assess(trio(), cluster="c1").good
+    assert assess(trio(), cluster="").good, "none is on record yet"
+    found = assess([member(0), member(1), silent(2)], cluster="c0")
+    assert (found.good, found.reason) == (False, "OtherCluster")
+    assert found.message.startswith("the members of etcd are the cluster c1, and the one of this control plane is c0")
+    assert found.findings[0].reason is Reason.ETCD_MEMBERS_DIFFER
+    assert "remove none of its members" in found.findings[0].remedy
+    # Where one of two is on record, that there are two says more.
+    assert assess(trio(cluster_id="c0"), cluster="c0").reason == "SplitClusters"
+
+
 def test_hashes_are_not_called_equal_that_were_not_asked() -> None:
     assert "revision" not in assess(trio(hash=None)).message
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -259,6 +260,28 @@ def test_members_that_somebody_else_has_changed_are_told_before_whatever_the_run
     assert problem.reason is Reason.ETCD_MEMBERS_DIFFER
     assert "a learner that this installer has not added: theirs" in problem.what
     assert world.etcd.members["bad"], "it is left alone"
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["its cluster is on record", "of an earlier version"])
+def test_an_etcd_that_was_restored_by_hand_is_another_cluster_of_which_nobody_is_removed(recorded: bool) -> None:
+    world = installed(3)
+    stored = a_run(world, 3).stored_state
+    assert stored
+    assert stored.etcd.cluster == "c"
+    if not recorded:
+        stored = replace(stored, etcd=replace(stored.etcd, cluster=""))
+    world.etcd.restore_by_hand()
+    for count in (3, 5):
+        run = a_run(world, count, stored)
+        (problem,) = members_wanted.problems(run, confirmed=0, replace_names=())
+        assert problem.reason is Reason.ETCD_MEMBERS_DIFFER
+        assert problem.what.endswith("somebody has restored all of it by hand, or begun it anew")
+        assert ("are the cluster dd, and the one of this control plane is c" in problem.what) == recorded
+        assert problem.remedy.startswith("remove none of its members")
+    run = a_run(world, 5, stored)
+    with pytest.raises(ProblemsError):
+        members.bring_about(run, TIMEOUT)
+    assert run.state.etcd.cluster == stored.etcd.cluster, "who is not known is not noted"
 
 
 def test_one_late_answer_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -354,6 +354,19 @@ def test_members_are_asked_before_wherever_a_run_has_something_to_do(installed: 
     assert seen_on_hosts.is_due(world.run(same)), "a run came as far as etcd"
 
 
+def test_the_cluster_is_on_record_and_another_one_is_not_taken_for_it(installed: Installed) -> None:
+    world = installed(3)
+    world.bring_to(hosts(names(1, 2, 3)))
+    assert world.state().etcd.cluster == "c"
+    world.etcd.restore_by_hand()
+    (problem,) = problems(world, hosts(names(1, 2, 3), names(4)))
+    assert "are the cluster dd, and the one of this control plane is c" in problem.what
+    with pytest.raises(ProblemsError) as refused:
+        world.bring_to(hosts(names(1, 2, 3, 4, 5)))
+    assert (world.taken, str(refused.value).count("member remove")) == ([], 0)
+    assert world.state().etcd.cluster == "c"
+
+
 def test_a_learner_of_somebody_else_is_told_before_whatever_the_run_is_about(installed: Installed) -> None:
     world = installed(3)
     other = hosts(names(1, 2, 3), names(4))
