@@ -65,7 +65,11 @@ def storage_class(run: Run) -> Iterable[Problem]:
 
 
 def quota_above_volume(run: Run) -> Iterable[Problem]:
-    """Quota of etcd's database above the size of its volume: that is full before etcd's alarm, and stops it."""
+    """Quota of etcd's database above the size of its volume: that is full before etcd's alarm, and stops it.
+
+    Nobody chooses a smaller one than etcd's own by itself: where it is installed, more may be in use already. So there
+    an absent quota is told only, and before the first install it is to be named.
+    """
     settings, flag = settings_of(ETCD, run.spec), "quota-backend-bytes"
     if ETCD not in pod_rows(run.spec) or run.state.etcd.storage != "volumeClaim":
         return
@@ -75,15 +79,16 @@ def quota_above_volume(run: Run) -> Iterable[Problem]:
     if room is None or quota <= room:
         return
     what = f"etcd's database may grow to {quota / 2**30:.1f} GiB, and its volume has {size}"
-    if given:
-        yield Problem(
-            what=f"{what}: that is full before etcd raises its alarm, and no member starts with a full volume",
-            where=f"spec.components.etcd.local.extraArgs.{flag}",
-            remedy="choose less than the volume has, as its log needs room, too",
-            reason=Reason.INSUFFICIENT_RESOURCES,
-        )
-    else:
+    if not given and run.stored_state is not None:
         run.tell(Problem.hint(f"{what}; set extraArgs {flag} to less than that", Reason.INSUFFICIENT_RESOURCES))
+        return
+    larger = "" if given else f"; {int(room // 2)} is half of it. Or ask for a larger volume"
+    yield Problem(
+        what=f"{what}: that is full before etcd raises its alarm, and no member starts with a full volume",
+        where=f"spec.components.etcd.local.extraArgs.{flag}",
+        remedy=f"choose less than the volume has, as its log needs room, too{larger}",
+        reason=Reason.INSUFFICIENT_RESOURCES,
+    )
 
 
 def priority_classes(run: Run) -> Iterable[Problem]:
