@@ -36,6 +36,11 @@ class Store(ThreadingHTTPServer):
         #: a file that is there once it got so many writes, or has refused the first
         self.enough, self.enough_at = enough, WRITES
         self.changed = threading.Condition()
+        self.metrics = (
+            b"# TYPE apiserver_storage_size_bytes gauge\n"
+            b'apiserver_storage_size_bytes{storage_cluster_id="etcd-0"} 1.2e+07\n'
+            b'apiserver_storage_size_bytes{storage_cluster_id="etcd-1"} 1.23e+07\n'
+        )
 
     def put(self, name, data):
         with self.changed:
@@ -100,6 +105,12 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, {})
 
     def do_GET(self):
+        if self.path == "/metrics":
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(self.server.metrics)))
+            self.end_headers()
+            self.wfile.write(self.server.metrics)
+            return None
         if "watch=1" not in self.path:
             listed = {"metadata": {"resourceVersion": str(self.server.version)}}
             return self.answer(200, {**listed, "items": list(self.server.objects.values())})
@@ -205,11 +216,21 @@ def test_a_write_counts_by_its_key_and_an_event_by_its_version():
 
 def test_figures_of_steps_are_kept_beside_each_other(tmp_path):
     found = {"acknowledged": 9, "failed": 1, "lost": [], "pause": 0.25, "command": {"from": 3.2, "to": 65.3}}
+    found["database"] = None
     file = tmp_path / "figures" / "one.json"
     for step in ("to 3", "to 5", "to 3"):
         figures.keep_figure(file, step, steady_client.figure_of(found))
     figure = "9 writes, 1 failed, 0 lost, longest pause 0.25 s; the run 62 s"
     assert json.loads(file.read_text()) == {"to 3": figure, "to 5": figure}
+
+
+def test_a_figure_has_the_size_of_the_database(server):
+    found = _during(server)
+    assert found["database"] == 12_300_000
+    assert steady_client.figure_of(found).endswith(" s, at 12 MB")
+    server.metrics = b""
+    upstream = SimpleNamespace(host="127.0.0.1", port=server.server_address[1], tls=None)
+    assert steady_client.Api(upstream, steady_client.Record()).database_size() is None
 
 
 def test_of_pardoned_failures_there_may_be_two():

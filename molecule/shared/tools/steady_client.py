@@ -21,6 +21,7 @@ import argparse
 import http.client
 import itertools
 import json
+import re
 import ssl
 import subprocess
 import sys
@@ -44,6 +45,8 @@ CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 LONGEST_REQUEST, LONGEST_SILENCE = 10.0, 1.5
 #: Attempts for a request that is refused with the word when to try again, as in client-go (``rest/request.go``).
 ATTEMPTS = 10
+#: Metric with the size of etcd's database, one for each endpoint that the API server knows.
+DATABASE_SIZE = re.compile(rb"^apiserver_storage_size_bytes\{[^}]*\} (\S+)$", re.MULTILINE)
 #: Failures with the pardoned text that a run may have.
 MOST_PARDONED = 2
 #: How long it may take to delete what a run before has left: thousands of objects, one after the other.
@@ -154,6 +157,19 @@ class Api:
             connection.getresponse().read()
         finally:
             connection.close()
+
+    def database_size(self) -> int | None:
+        """Bytes of etcd's database, of the largest member that the API server asks; None if it does not say."""
+        connection = self.connect(LONGEST_REQUEST)
+        try:
+            connection.request("GET", "/metrics", headers={"User-Agent": "steady-client"})
+            sizes = DATABASE_SIZE.findall(connection.getresponse().read())
+        except (OSError, http.client.HTTPException):
+            # A figure is no promise.
+            return None
+        finally:
+            connection.close()
+        return max((int(float(each)) for each in sizes), default=None)
 
     def _ask(
         self, connection: http.client.HTTPSConnection, method: str, path: str, body: Mapping[str, Any] | None
@@ -316,6 +332,7 @@ def during(server: Upstream, command: Sequence[str], rate: float, before: float,
         "silence": round(silence, 2),
         "silence_from": round(silent_from, 2),
         "watches": record.watches,
+        "database": api.database_size(),
         "lost": [vars(write) for write in lost(record.acknowledged, listed["items"])],
         "missing": [vars(write) for write in missing(record.acknowledged, record.events)],
     }
@@ -341,9 +358,10 @@ def broken(found: Mapping[str, Any], longest: float | None, *, no_failures: bool
 
 def figure_of(found: Mapping[str, Any]) -> str:
     """Figure of what came of it, in words."""
+    size = f", at {found['database'] / 10**6:.0f} MB" if found["database"] else ""
     return (
         f"{found['acknowledged']} writes, {found['failed']} failed, {len(found['lost'])} lost, longest pause "
-        f"{found['pause']} s; the run {found['command']['to'] - found['command']['from']:.0f} s"
+        f"{found['pause']} s; the run {found['command']['to'] - found['command']['from']:.0f} s{size}"
     )
 
 
