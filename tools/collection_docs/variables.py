@@ -76,7 +76,7 @@ PURPOSES = {
     "release": "let a control plane that was restored work again, so that its members follow, or a part of them",
     "report": "see how it is now, and change nothing",
     "restore": "take a control plane back to a backup, into quarantine",
-    "restore_cleanup": "remove data of etcd that a restore has put aside, for good",
+    "restore_cleanup": "remove data of etcd that no member uses any more, for good",
     "restore_undo": "take back a restore that was not released",
     "uncordon": "place workloads on members again",
     "uninstall": "remove an instance",

@@ -51,7 +51,8 @@ options:
         V(delivered) fetches the backup and decrypts it into a folder of this run, for
         M(karmada.installer.restore_on_host); V(forgotten) removes that.
       - >-
-        V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good. It
+        V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good, and in
+        pods volume claims of members that etcd has no more. It
         requires the name of the control plane in O(confirm), and is refused while a restore is under way. Of plain
         hosts it tells what is to go (RV(folders)); M(karmada.installer.restore_on_host) removes that, and V(removed)
         puts on record that all of them have.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old data of a restore: what it has put aside goes, by a word of the user, and nothing else.
+"""Old data of etcd: what a restore has put aside goes, by a word of the user, and claims of members that are none.
 
 In volumes, folders are emptied by a pod beside each member (``render.etcd_cleanup``). On plain hosts tasks of the role
 have a module remove them (``module_utils.host_old_data``), between ``begin`` and ``end``. They stay on record until all
@@ -28,7 +28,7 @@ from ..redaction import shown
 from ..render import etcd_cleanup
 from ..run import restoring
 from ..run.run import Run
-from . import check_on_hosts, pods
+from . import check_on_hosts, pods, unused_claims
 
 OPERATION = "restore_cleanup"
 _STEP = "remove old data of etcd"
@@ -47,14 +47,17 @@ def due(state: State) -> tuple[str, ...]:
 
 
 def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
-    """Empty the folders that a restore has put aside, in volumes.
+    """Empty the folders that a restore has put aside, in volumes, and delete claims of members that etcd has no more.
 
     Raises ProblemsError if it is under way, or not confirmed.
     """
     stored, folders = _asked_for(run)
-    if not folders:
+    claims = unused_claims.unused(run)
+    # A run that was killed may have removed all, and not have said so yet.
+    killed = stored.journal.interrupted and stored.journal.operation == OPERATION
+    if not folders and not claims and (run.check or not killed):
         return []
-    if run.place.etcd_apart:
+    if run.place.etcd_apart and folders:
         remedy = f"remove them from the folder of etcd's data on its hosts: {', '.join(folders)}"
         what = "old data of etcd on plain hosts beneath pods is not removed from here"
         raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.FIELD_WITHOUT_EFFECT))
@@ -64,9 +67,12 @@ def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
         for folder in folders
         for member in members
     ]
+    changes += unused_claims.changes(run, claims)
     if run.check:
         return changes
-    _require_confirmed(run, stored, folders, f"the volumes of {', '.join(members)}", confirm)
+    if folders or claims:
+        names = [each["metadata"]["name"] for each in claims]
+        _require_confirmed(run, stored, folders, f"the volumes of {', '.join(members)}", confirm, names)
     with run.writing(_STEP):
         # A run that had the lock before may have ended it.
         folders = due(run.state)
@@ -74,6 +80,7 @@ def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
         for folder in folders:
             run.say(f"etcd: removing {folder} from the volumes of {', '.join(members)}")
             _empty(run, folder, members, deadline)
+        unused_claims.delete(run, unused_claims.unused(run), deadline)
         _over(run)
     return changes
 
@@ -146,11 +153,15 @@ def _claim(run: Run, member: str) -> Ref:
     return Ref("v1", "PersistentVolumeClaim", f"data-{member}", run.namespace)
 
 
-def _require_confirmed(run: Run, state: State, folders: Sequence[str], whence: str, confirm: str) -> None:
+def _require_confirmed(
+    run: Run, state: State, folders: Sequence[str], whence: str, confirm: str, claims: Sequence[str] = ()
+) -> None:
     if confirm == run.name:
         return
     from_when = f"of the restore from {state.restore.backup} ({state.restore.name})" if state.restore else ""
-    what = f"{', '.join(folders)} would be removed for good from {whence}: data {from_when}"
+    of_folders = f"{', '.join(folders)} would be removed for good from {whence}: data {from_when}"
+    of_claims = f"{', '.join(claims)} would be deleted with all data: volume claims of members that etcd has no more"
+    what = "; ".join([of_folders] * bool(folders) + [of_claims] * bool(claims))
     if confirm:
         what = f"{confirm} was confirmed, and this is {run.name}; {what}"
     remedy = f"if that is meant: -e restore_cleanup_confirm={run.name}"

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Applied
-from ansible_collections.karmada.installer.plugins.plugin_utils.labels import NAME_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import NAME_LABEL, OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, cleanup
@@ -155,6 +155,70 @@ def test_where_no_restore_was_there_is_nothing_to_remove(world: World) -> None:
     assert clean(world) == []
     with pytest.raises(ProblemsError, match="there is no etcd yet"):
         cleanup.clean(fake_run(DOCUMENT, FakeCluster("empty")), "prod", 0)
+
+
+def claim(world: World, name: str, owner: str = samples.OWNER) -> None:
+    metadata = {"name": name, "namespace": "karmada", "labels": {OWNER_LABEL: owner}, "uid": f"of-{name}"}
+    world.put({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata})
+
+
+@pytest.fixture
+def shrunk(world: World) -> World:
+    """Three members, with claims of two more that went, and others that are none of these."""
+    for name in ("prod-etcd-0", "prod-etcd-2", "prod-etcd-3", "prod-etcd-4", "prod-etcd-5", "prod-other-9"):
+        claim(world, f"data-{name}")
+    claim(world, "data-prod-etcd-x")
+    claim(world, "data-prod-etcd-7", "another")
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-prod-etcd-5"}}]
+    metadata = {"name": "looks-into-it", "namespace": "karmada"}
+    world.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"volumes": volumes}})
+    return world
+
+
+def claims(world: World) -> set[str]:
+    return set(world.names("PersistentVolumeClaim"))
+
+
+GONE = {"data-prod-etcd-3", "data-prod-etcd-4"}
+
+
+def test_claims_of_members_that_etcd_has_no_more_go_by_the_name_of_the_control_plane(shrunk: World) -> None:
+    before, writes = claims(shrunk), shrunk.writes
+    assert [(each.action, each.ref.name) for each in clean(shrunk, "", check=True)] == [
+        ("deleted", name) for name in sorted(GONE)
+    ]
+    with pytest.raises(ProblemsError) as refused:
+        clean(shrunk, "")
+    (problem,) = refused.value.problems
+    assert problem.what.startswith("data-prod-etcd-3, data-prod-etcd-4 would be deleted with all data")
+    assert "restore_cleanup_confirm=prod" in problem.remedy
+    assert (claims(shrunk), shrunk.writes) == (before, writes)
+    clean(shrunk)
+    assert claims(shrunk) == before - GONE
+    journal = fake_run(DOCUMENT, shrunk).state.journal
+    assert (journal.operation, journal.interrupted) == ("restore_cleanup", False)
+    assert clean(shrunk, "") == [], "a second run has nothing to do"
+
+
+@pytest.mark.parametrize("killed_after", range(6))
+def test_a_run_that_is_killed_while_claims_go_is_carried_on_by_the_next(shrunk: World, killed_after: int) -> None:
+    before = claims(shrunk)
+    clean(shrunk, killed_after=killed_after)
+    clean(shrunk)
+    assert claims(shrunk) == before - GONE
+    assert not fake_run(DOCUMENT, shrunk).state.journal.interrupted
+
+
+def test_a_claim_goes_neither_while_the_document_asks_for_its_member_nor_during_a_restore(shrunk: World) -> None:
+    five = samples.document({"components": {"etcd": {"local": {"replicas": 5}}}})
+    run = fake_run(five, shrunk, operation="restore_cleanup", check=True)
+    assert cleanup.clean(run, "prod", 0) == []
+    run.close()
+    take_steps(shrunk, Goal.QUARANTINE)
+    before = claims(shrunk)
+    with pytest.raises(ProblemsError, match="old data goes when that is over"):
+        clean(shrunk)
+    assert claims(shrunk) == before
 
 
 @pytest.mark.parametrize(
