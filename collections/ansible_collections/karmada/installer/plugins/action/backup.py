@@ -247,13 +247,14 @@ def _of_fetched(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
 def _store(run: Run, wanted: Wanted, target: Target, arguments: dict[str, Any]) -> None:
     """Prove what was fetched, and store it; no host is locked meanwhile."""
     snapshot, seen = arguments["snapshot"], {one.name: one for one in on_hosts.seen(run)}
-    witness = seen[arguments["witness"]].hash
+    witness, counted = seen[arguments["witness"]].hash, seen[arguments["witness"]].counted
     sent = Sent(
         Path(snapshot["file"]),
         seen[arguments["sender"]].status,
         [one.status for one in seen.values()],
         int(snapshot["acknowledged"]),
         lambda revision: witness if witness and witness.revision == revision else None,
+        lambda revision: counted.counts if counted and counted.revision == revision else None,
     )
     purpose = Purpose.REQUESTED if arguments["at_once"] else Purpose.SCHEDULED
     beginning = Beginning.of(snapshot["beginning"])

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts, seen_on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import ends
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.look import revision_to_hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -39,6 +41,9 @@ class ActionModule(HostAction):
             if not revision or not self.seen.etcd.get("status"):
                 return {"changed": False, "asked": False}
             question.update(state="hashed", revision=revision)
+            if arguments.get("revision"):
+                # A proof of a backup, for which numbers of keys do where hashes cannot be compared.
+                question["ranges"] = {kind: list(ends(prefix)) for kind, prefix in COUNTED.items()}
         found, refusal = refusal_of(lambda: self.on_host("_etcd_member", **question))
         answer = found["answer"] if not refusal else {"message": refusal[: host_answer.TEXT]}
         self.note(etcd={**self.seen.etcd, **answer} if arguments["state"] == "hashed" else answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
@@ -185,6 +185,18 @@ def hash_at(post: etcd_requests.Post, revision: int) -> dict[str, Any]:
     except MemberError:
         return {}
     return {"hash": {"revision": found.revision, "value": found.value, "compacted": found.compacted}}
+
+
+def counted_at(post: etcd_requests.Post, revision: int, ranges: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Numbers of its keys at this revision, by range (first key, and key after the last one, both in base64).
+
+    Nothing if it cannot tell, as after a compaction.
+    """
+    try:
+        found = {name: etcd_requests.count(post, *ends, revision=revision) for name, ends in ranges.items()}
+    except MemberError:
+        return {}
+    return {"counted": {"revision": revision, "counts": found}}
 
 
 def has_data(system: System, folder: str) -> bool:

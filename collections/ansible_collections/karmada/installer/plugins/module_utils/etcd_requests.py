@@ -67,6 +67,14 @@ class Hash:
     compacted: int = 0
 
 
+@dataclass(frozen=True)
+class Counted:
+    """Numbers of keys of a member at ``revision``, by what was counted."""
+
+    revision: int
+    counts: Mapping[str, int]
+
+
 def hexadecimal(number: Any) -> str:
     """64-bit number of an answer (a string of decimal digits, or absent for 0) as etcd prints IDs."""
     return f"{int(number or 0):x}"
@@ -114,10 +122,16 @@ def acknowledged(post: Post) -> int:
     return int((answer.get("header") or {}).get("revision") or 0)
 
 
-def count(post: Post, begin: str, end: str) -> int:
-    """Number of keys from one on and before another, both in base64; a linearizable read."""
-    answer = post("/v3/kv/range", {"key": begin, "range_end": end, "count_only": True}, ANSWER_SECONDS)
-    return int(answer.get("count") or 0)
+def count(post: Post, begin: str, end: str, *, revision: int = 0) -> int:
+    """Number of keys from one on and before another, both in base64; a linearizable read.
+
+    With a ``revision`` it is that of this member alone, as it was then; a member that has discarded it refuses.
+    """
+    request: dict[str, Any] = {"key": begin, "range_end": end, "count_only": True}
+    if revision:
+        # What another member has proves nothing of the one that is asked.
+        request |= {"revision": str(revision), "serializable": True}
+    return int(post("/v3/kv/range", request, ANSWER_SECONDS).get("count") or 0)
 
 
 def hash_at(post: Post, revision: int = 0) -> Hash:

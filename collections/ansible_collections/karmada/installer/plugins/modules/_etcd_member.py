@@ -16,7 +16,7 @@ options:
   state:
     description:
       - V(seen) tells the status of the member, whom it lists, and whether its data is there.
-      - V(hashed) tells the hash over its keys at O(revision).
+      - V(hashed) tells the hash over its keys at O(revision), and the numbers of keys in O(ranges) then.
     type: str
     choices: [seen, hashed]
     default: seen
@@ -36,6 +36,10 @@ options:
     description: The revision that V(hashed) is about.
     type: int
     default: 0
+  ranges:
+    description: Name to a list of the first key and the one after the last, both in base64, for V(hashed).
+    type: dict
+    default: {}
 attributes:
   check_mode:
     support: full
@@ -81,6 +85,7 @@ def main() -> None:
             "folder": {"type": "str", "required": True},
             "data": {"type": "str", "default": ""},
             "revision": {"type": "int", "default": 0},
+            "ranges": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -91,7 +96,11 @@ def main() -> None:
 
 def _answer(system: System, wanted: dict[str, Any]) -> dict[str, Any]:
     if wanted["state"] == "hashed":
-        return etcd_member.hash_at(etcd_member.poster(system, wanted["url"], wanted["folder"]), wanted["revision"])
+        post, revision = etcd_member.poster(system, wanted["url"], wanted["folder"]), wanted["revision"]
+        return {
+            **etcd_member.hash_at(post, revision),
+            **etcd_member.counted_at(post, revision, wanted.get("ranges") or {}),
+        }
     return etcd_member.answered(system, wanted["url"], wanted["folder"], wanted["data"])
 
 

@@ -57,7 +57,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with ExitStack() as stack:
         found = Cluster(stack, tmp_path_factory.mktemp("etcd") / "etcd", VERSIONS[0]).voters(3)
         for prefix in COUNTED.values():
-            found.client().put_if_absent(prefix + b"one", CANARY)
+            found.client().put_if_absent(prefix + b"one", b"k8s:enc:" + CANARY)
         # While the lab has its own cache: in that of a test it would build them anew.
         programs(found.version)
         yield found
@@ -293,6 +293,10 @@ def test_a_revision_that_is_discarded_meanwhile_is_told(
     target.check()
     found = take.backup(run, NIGHTLY, target, Purpose.SCHEDULED)
     assert found.record.levels[-1] is Level.COUNTS
+    assert [each.reason for each in found.problems] == [Reason.CHECK_SKIPPED]
+    monkeypatch.setattr(take, "counts_of", lambda *_: None)
+    found = take.backup(run, NIGHTLY, target, Purpose.SCHEDULED)
+    assert found.record.levels[-1] is Level.RESTORED
     assert [each.reason for each in found.problems] == [Reason.CHECK_SKIPPED]
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import verification
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import take, verification
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Level
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
@@ -102,6 +102,10 @@ def test_another_content_at_the_same_revision_is_refused(cluster: Cluster, snaps
         verification.compared(content, Hash(found.revision, found.value ^ 1, found.compacted))
 
 
+def counts(cluster: Cluster, revision: int) -> dict[str, int] | None:
+    return take.counts_of(cluster.client(cluster.members[1]), revision)
+
+
 def test_a_member_that_has_discarded_old_revisions_proves_numbers_only(
     cluster: Cluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -112,11 +116,16 @@ def test_a_member_that_has_discarded_old_revisions_proves_numbers_only(
     cluster.client().compact(content.revision - 3)
     # the others follow in their own time
     until(lambda: live(cluster, content.revision).compacted == content.revision - 3, "compaction of every member")
-    assert verification.compared(content, live(cluster, content.revision)) is Level.COUNTS
+    assert verification.compared(content, live(cluster, content.revision)) is Level.RESTORED
+    # Of the revision itself it has everything, whatever came since.
+    cluster.client().put_if_absent(COUNTED["works"] + b"later", b"x")
+    told = live(cluster, content.revision), counts(cluster, content.revision)
+    assert verification.compared(content, *told) is Level.COUNTS
     cluster.client().put_if_absent(b"/more", b"x")
     cluster.client().compact(one(cluster).status()[0].revision)
     with pytest.raises(EtcdError, match="compacted"):
         live(cluster, content.revision)
+    assert counts(cluster, content.revision) is None
 
 
 def flip(content: bytes, place: int) -> bytes:

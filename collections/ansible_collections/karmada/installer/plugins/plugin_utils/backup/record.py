@@ -50,13 +50,13 @@ class Purpose(StrEnum):
 
 
 class Level(StrEnum):
-    """Proofs that a snapshot has passed, the weaker first."""
+    """Proofs that a snapshot has passed, the weaker first; of the last two it has one, or neither."""
 
     TRAILER = "trailer"  # size and checksum at its end
     STATUS = "status"  # etcdutl reads it
     RESTORED = "restored"  # etcd serves it
-    HASH = "hash"  # its content is that of a live member at the same revision
-    COUNTS = "counts"  # numbers of keys are those of a live member, whose revision was compacted meanwhile
+    COUNTS = "counts"  # numbers of keys are those of a live member at its revision, where hashes cannot be compared
+    HASH = "hash"  # its content is that of a live member at its revision
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,8 @@ class Sent:
     """A database as a member has sent it, in a file of this machine that is deleted once it is encrypted.
 
     ``sender`` and ``statuses`` are of before; ``acknowledged`` is the revision that a majority had then. ``hash_at``
-    asks another member, if there is one, for the hash of its content at a revision; None if it does not tell.
+    asks another member, if there is one, for the hash of its content at a revision, ``counts_at`` for its numbers of
+    keys (``verification.COUNTED``); None if it does not tell.
     """
 
     path: Path
@@ -100,6 +102,7 @@ class Sent:
     statuses: Sequence[EndpointStatus]
     acknowledged: int
     hash_at: Callable[[int], Hash | None]
+    counts_at: Callable[[int], Mapping[str, int] | None]
 
 
 @dataclass(frozen=True)
@@ -258,7 +261,8 @@ class _Attempt:
         workplace.require_room(self.folder, sender.db_size * COPIES)
         run.say(f"snapshot of etcd member {access.names(run).get(sender.url, sender.url)}")
         path, acknowledged = self._snapshot(client.at(sender.url), sender)
-        return Sent(path, sender, statuses, acknowledged, lambda revision: hash_of(client.at(witness.url), revision))
+        other = client.at(witness.url)
+        return Sent(path, sender, statuses, acknowledged, partial(hash_of, other), partial(counts_of, other))
 
     def take(self, sent: Sent, purpose: Purpose) -> Record:
         """Prove, encrypt and store what was sent; returns the record that it may get, without a duration.
@@ -278,7 +282,8 @@ class _Attempt:
         trial.mkdir(mode=0o700)
         content = verification.restored(snapshot, tools, trial, self.where)
         shutil.rmtree(trial)
-        proof = self._compared(content, live)
+        proof = self._compared(content, live, sent)
+        self._look_at_sentinels(content)
         files = {
             SNAPSHOT: self._stored(SNAPSHOT, snapshot, to),
             KEYS: self._stored(KEYS, self._keys(), to),
@@ -302,7 +307,7 @@ class _Attempt:
             versions=Versions(
                 run.instance.release.karmada, run.instance.release.kubernetes, f"v{sender.version}", COLLECTION_VERSION
             ),
-            levels=(Level.TRAILER, Level.STATUS, Level.RESTORED, proof),
+            levels=tuple(dict.fromkeys((Level.TRAILER, Level.STATUS, Level.RESTORED, proof))),
             recipients=self.series.recipients,
             counts=content.counts,
             members=tuple(each.name for each in self.state.etcd.members),
@@ -335,18 +340,33 @@ class _Attempt:
             raise ProblemsError(Problem(what, self.where, remedy, reason=Reason.ETCD_UNHEALTHY)) from None
         return path, acknowledged
 
-    def _compared(self, content: Content, live: Hash | None) -> Level:
+    def _compared(self, content: Content, live: Hash | None, sent: Sent) -> Level:
         try:
-            proof = verification.compared(content, live) if live else Level.COUNTS
+            proof = verification.compared(content, live)
+            if proof is Level.RESTORED:
+                if not self.last:
+                    raise AnewError(_DISCARDED)
+                proof = verification.compared(content, live, sent.counts_at(content.revision))
         except ValueError as error:
             remedy = "one member of etcd is corrupt, or the disk here; see the report's condition EtcdHealthy"
             raise ProblemsError(Problem(str(error), self.where, remedy, reason=Reason.INVALID_BACKUP)) from None
-        if proof is Level.COUNTS:
-            if not self.last:
-                raise AnewError(_DISCARDED)
-            what = f"the content of {self.name} could not be compared with a member, which has discarded its revision"
+        if proof is not Level.HASH:
+            what = (
+                f"{self.name} was restored on trial, and not compared with a member, which has discarded its revision"
+            )
+            if proof is Level.COUNTS:
+                what = f"of {self.name} only numbers of keys were compared with a member, which has discarded revisions"
             self.problems.append(Problem.warning(what, Reason.CHECK_SKIPPED, self.where))
         return proof
+
+    def _look_at_sentinels(self, content: Content) -> None:
+        verification.require_objects(content, self.where)
+        if self.run.spec.encryption_provider != "identity" and verification.is_in_plain(content):
+            # It is what there is, so it is a backup.
+            what = (
+                f"a Secret in {self.name} is not encrypted, although spec.encryption asks for it: see the API servers"
+            )
+            self.problems.append(Problem.warning(what, Reason.INVALID_SECRET, self.where))
 
     def _keys(self) -> Path:
         """File with what a restore needs beside etcd: the state with all keys, and the document."""
@@ -462,6 +482,14 @@ def hash_of(member: EtcdClient, revision: int) -> Hash | None:
     """Hash of a member at a revision; None if it has discarded it, or does not tell."""
     try:
         return member.hash_at(revision)
+    except EtcdError:
+        return None
+
+
+def counts_of(member: EtcdClient, revision: int) -> dict[str, int] | None:
+    """Numbers of keys of a member at a revision; None if it has discarded it, or does not tell."""
+    try:
+        return {kind: member.count_below(prefix, revision) for kind, prefix in verification.COUNTED.items()}
     except EtcdError:
         return None
 

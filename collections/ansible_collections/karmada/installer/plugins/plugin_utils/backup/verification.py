@@ -5,7 +5,10 @@
 2. ``etcdutl snapshot status`` reads it, and its revision is not older than that of the member before.
 3. ``etcdutl snapshot restore`` makes a data folder of it, and an etcd of the same version serves that, on loopback,
    with keys and certificates of the moment.
-4. Its content has the hash that a live member has at the same revision.
+4. Its content has the hash that a live member has at the same revision; or, where hashes cannot be compared because one
+   of the two has discarded more than the other, its numbers of keys.
+
+Beside these a few objects are looked at (sentinels): they have the form in which an API server writes them.
 
 All of it happens on the machine that Ansible runs on and at low priority; members do nothing but send and hash.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_snapshot
@@ -38,9 +41,21 @@ COUNTED: Mapping[str, bytes] = {
 }
 
 
+#: Kinds of which one object is looked at.
+_LOOKED_AT = ("clusters", "works", "secrets")
+#: How what an API server has written begins: encrypted, in protobuf, in JSON (of custom and aggregated resources).
+_ENCRYPTED = b"k8s:enc:"
+_FORMS = (_ENCRYPTED, b"k8s\0", b"{")
+#: Bytes of an object that are kept.
+_HEAD = 16
+
+
 @dataclass(frozen=True)
 class Content:
-    """Content of a snapshot as an etcd that was restored from it serves it."""
+    """Content of a snapshot as an etcd that was restored from it serves it.
+
+    ``sentinels`` has how one object of a kind begins, by the kind, where there is one.
+    """
 
     cluster_id: str
     revision: int
@@ -48,6 +63,7 @@ class Content:
     hash: Hash
     counts: Mapping[str, int]
     clusters: tuple[str, ...]
+    sentinels: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def check(snapshot: Path, where: str) -> str:
@@ -91,20 +107,43 @@ def restored(snapshot: Path, programs: Programs, folder: Path, where: str) -> Co
                 hash=client.hash_at(revision),
                 counts={kind: client.count_below(prefix) for kind, prefix in COUNTED.items()},
                 clusters=tuple(sorted(client.names_below(COUNTED["clusters"]))),
+                sentinels={
+                    kind: one.value[:_HEAD] for kind in _LOOKED_AT if (one := client.first_below(COUNTED[kind]))
+                },
             )
         except EtcdError as error:
             raise trial.refused(f"an etcd that was restored from it does not answer: {error}", where) from None
     return content
 
 
-def compared(content: Content, live: Hash) -> Level:
-    """Fourth proof: the level that a hash of a live member, taken right after the snapshot, gives.
+def compared(content: Content, live: Hash | None, counts: Mapping[str, int] | None = None) -> Level:
+    """Fourth proof: the level that hash and numbers of keys of a live member, at the revision of the snapshot, give.
 
-    The hash proves nothing if the member has discarded old revisions since. Raises ValueError if the contents differ.
+    The hash proves nothing if the member has discarded old revisions since; without numbers, too, nothing was compared,
+    and the level is that of the third proof. Raises ValueError if the contents differ.
     """
-    if live.revision != content.hash.revision or live.compacted != content.hash.compacted:
-        return Level.COUNTS
-    if live.value != content.hash.value:
-        told = f"{live.value:08x} at the member and {content.hash.value:08x} in the snapshot"
-        raise ValueError(f"at revision {live.revision} its content differs from that of a member: {told}")
-    return Level.HASH
+    expected = content.hash
+    if live is not None and (live.revision, live.compacted) == (expected.revision, expected.compacted):
+        if live.value != expected.value:
+            told = f"{live.value:08x} at the member and {expected.value:08x} in the snapshot"
+            raise ValueError(f"at revision {live.revision} its content differs from that of a member: {told}")
+        return Level.HASH
+    if counts is None:
+        return Level.RESTORED
+    if differ := [kind for kind in COUNTED if counts.get(kind) != content.counts.get(kind)]:
+        told = ", ".join(f"{counts.get(kind)} {kind} and not {content.counts.get(kind)}" for kind in differ)
+        raise ValueError(f"at revision {content.revision} a member has other numbers of keys: {told}")
+    return Level.COUNTS
+
+
+def require_objects(content: Content, where: str) -> None:
+    """Raise ProblemsError if an object that was looked at is none that an API server can have written."""
+    for kind, head in content.sentinels.items():
+        if not head.startswith(_FORMS):
+            raise trial.refused(f"one of its {kind} is no object that an API server can read", where)
+
+
+def is_in_plain(content: Content) -> bool:
+    """Return whether the Secret that was looked at is not encrypted."""
+    head = content.sentinels.get("secrets")
+    return head is not None and not head.startswith(_ENCRYPTED)

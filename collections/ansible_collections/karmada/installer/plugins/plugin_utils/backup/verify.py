@@ -52,6 +52,7 @@ def _restored(run: Run, target: Target, found: Record, keys: Sequence[Any], fold
     plain = opened(run, target, found, keys, folder)
     revision, total = verification.status(plain.snapshot, plain.programs, where)
     content = verification.restored(plain.snapshot, plain.programs, plain.folder, where)
+    verification.require_objects(content, where)
     told = (revision, total, content.hash.value, dict(content.counts))
     expected = (found.revision, found.total_keys, found.hash, dict(found.counts))
     if told != expected:

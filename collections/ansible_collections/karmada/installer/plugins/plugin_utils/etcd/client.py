@@ -102,6 +102,11 @@ def range_end(prefix: bytes) -> bytes:
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
+def ends(prefix: bytes) -> tuple[str, str]:
+    """First key that begins with ``prefix`` and the one after the last, both in base64."""
+    return base64_text(prefix), base64_text(range_end(prefix))
+
+
 class EtcdClient:
     """Client of one etcd, by the client URLs of its members.
 
@@ -247,10 +252,18 @@ class EtcdClient:
         """Newest revision that a majority has acknowledged, which the asked member has then. Raises EtcdError."""
         return etcd_requests.acknowledged(self._ask_for)
 
-    def count_below(self, prefix: bytes) -> int:
-        """Number of keys that begin with ``prefix``, by a linearizable read. Raises EtcdError."""
-        request = {"key": base64_text(prefix), "range_end": base64_text(range_end(prefix)), "count_only": True}
-        return int(self._ask("/v3/kv/range", request).get("count", 0))
+    def count_below(self, prefix: bytes, revision: int = 0) -> int:
+        """Number of keys that begin with ``prefix``, by a linearizable read.
+
+        With a ``revision`` it is that of one member (``at``), as it was then. Raises EtcdError.
+        """
+        return etcd_requests.count(self._ask_for, *ends(prefix), revision=revision)
+
+    def first_below(self, prefix: bytes) -> Found | None:
+        """First key that begins with ``prefix``, None if there is none. Raises EtcdError."""
+        key, end = ends(prefix)
+        found = self._ask("/v3/kv/range", {"key": key, "range_end": end, "limit": "1"}).get("kvs") or []
+        return Found(base64.b64decode(found[0]["key"]), base64.b64decode(found[0].get("value", ""))) if found else None
 
     def put_if_none_below(self, key: bytes, value: bytes, prefix: bytes) -> bool:
         """Write a key unless any key begins with ``prefix``; one transaction. Raises EtcdError."""

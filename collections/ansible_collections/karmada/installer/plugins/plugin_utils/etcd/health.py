@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash, Members
+from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Counted, Hash, Members
 
 from ..problems import Problem, Reason, Severity, number_of
 from .client import EndpointStatus
@@ -29,8 +29,8 @@ _TABLE = "as a majority of its members does not answer, etcd takes no writes and
 class Seen:
     """One member by its own answers, each absent if it was not asked or not given.
 
-    ``known`` are the members that it lists, ``hash`` is that over its keys. ``disk`` tells whether its data is there,
-    where that can be seen from outside of it.
+    ``known`` are the members that it lists, ``hash`` is that over its keys, ``counted`` are numbers of them. ``disk``
+    tells whether its data is there, where that can be seen from outside of it.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Seen:
     known: Members | None = None
     hash: Hash | None = None
     disk: bool | None = None
+    counted: Counted | None = None
 
     @property
     def answers(self) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash, Member, Members
+from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Counted, Hash, Member, Members
 
 from ..components import etcd_configuration
 from ..components import hosts as component_hosts
@@ -64,13 +64,14 @@ def _seen(name: str, url: str, answer: Mapping[str, Any], refusal: str) -> Seen:
         reason = answer.get("message") or refusal or "its host was not asked"
         silent = EndpointStatus(url, message=printable(redacted(reason)), cause=Cause.WRONG)
         return Seen(name, silent, disk=disk)
-    known, found = answer.get("known"), answer.get("hash")
+    known, found, counted = answer.get("known"), answer.get("hash"), answer.get("counted")
     return Seen(
         name,
         endpoint_status(url, answer["status"]),
         known=_members(known) if known else None,
         hash=Hash(found["revision"], found["value"], found["compacted"]) if found else None,
         disk=disk,
+        counted=Counted(counted["revision"], counted["counts"]) if counted else None,
     )
 
 

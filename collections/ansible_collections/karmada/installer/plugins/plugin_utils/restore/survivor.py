@@ -190,7 +190,8 @@ def _asked_here(run: Run, survivor: Survivor, place: Place) -> Record:
 def _stored(run: Run, survivor: Survivor, place: Place, fetched: Mapping[str, Any], found: Hash | None) -> Record:
     path, beginning = Path(fetched["file"]), take.Beginning.of(fetched["beginning"])
     others = list(survivor.statuses.values())
-    sent = take.Sent(path, survivor.status, others, survivor.status.revision, lambda _revision: found)
+    # Of the rest of etcd nothing is left that could count.
+    sent = take.Sent(path, survivor.status, others, survivor.status.revision, lambda _revision: found, lambda _: None)
     try:
         for each in take.stored(run, place.series, place.target, Purpose.SURVIVOR, beginning, sent, last=True):
             run.tell(each)

@@ -87,8 +87,8 @@ _KNOWN_MEMBERS = _fields(
     members=_list(_fields(id=_ID, name=_TEXT, peer_urls=_URLS, client_urls=_URLS, learner={"type": "boolean"}), 32),
 )
 _HASH = _fields(revision=_NUMBER, value={"type": "integer", "minimum": 0, "maximum": 2**32 - 1}, compacted=_NUMBER)
-#: Answer of a member of etcd in the form of ``etcd_member.look`` and ``etcd_member.hash_at``. Numbers of 64 bits are
-#: texts there, as etcd has them.
+#: Answer of a member of etcd in the form of ``etcd_member.look``, ``hash_at`` and ``counted_at``. Numbers of 64 bits
+#: are texts there, as etcd has them.
 _ETCD = {
     "type": "object",
     "properties": {
@@ -108,6 +108,7 @@ _ETCD = {
         ),
         "known": _KNOWN_MEMBERS,
         "hash": _HASH,
+        "counted": _fields(revision=_NUMBER, counts=_map(_NUMBER, 64)),
     },
 }
 _YES = {"type": "boolean"}

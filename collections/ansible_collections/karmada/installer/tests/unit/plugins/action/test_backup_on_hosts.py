@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
@@ -39,6 +40,7 @@ CONTENT = b"database" * 1000
 REMOTE = "/var/lib/karmada-installer-snapshots/prod.db"
 BUSY = "elsewhere/1/2/3 is working on prod (last seen 5 s ago, free after 595 s more of silence)"
 HASH = {"revision": 70, "value": 5, "compacted": 0}
+COUNTS = {**dict.fromkeys(verification.COUNTED, 0), "works": 1}
 
 
 class Clock(datetime):
@@ -343,7 +345,8 @@ def proved(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def restored(_snapshot: Path, _tools: Programs, folder: Path, _where: str) -> Content:
         assert folder.is_dir()
-        return Content("a", 70, 3, Hash(70, 5), {"works": 1}, ("one",))
+        secret = {"secrets": b"k8s:enc:secretbo"}
+        return Content("a", 70, 3, Hash(70, 5), COUNTS, ("one",), secret)
 
     monkeypatch.setattr(verification, "restored", restored)
 
@@ -407,8 +410,35 @@ def test_where_another_member_has_discarded_it_it_is_begun_anew_once(runs: Runs,
     assert found["stored"]
     found, _ = recorded(runs, tmp_path, given)
     assert found["changed"]
-    (manifest,) = (tmp_path / "backups").rglob("manifest.json")
-    assert record.opened(manifest.read_bytes(), "here").levels[-1] == "counts"
+    # Nobody has counted at that revision either, so nothing says that anybody has.
+    assert levels(tmp_path) == ("trailer", "status", "restored")
+
+
+def levels(folder: Path) -> tuple[str, ...]:
+    (manifest,) = (folder / "backups").rglob("manifest.json")
+    return record.opened(manifest.read_bytes(), "here").levels
+
+
+@pytest.mark.usefixtures("proved")
+def test_numbers_of_keys_do_where_the_witness_has_counted_at_that_revision(runs: Runs, tmp_path: Path) -> None:
+    other = {"hash": {**HASH, "compacted": 60}, "counted": {"revision": 69, "counts": COUNTS}}
+    runs.see(cp1={"etcd": {**status("1"), **other}})
+    _, given = stored(runs, tmp_path, last=True)
+    recorded(runs, tmp_path, given)
+    assert levels(tmp_path) == ("trailer", "status", "restored")
+    shutil.rmtree(tmp_path / "backups" / "prod")
+    runs.see(cp1={"etcd": {**status("1"), **other, "counted": {"revision": 70, "counts": COUNTS}}})
+    _, given = stored(runs, tmp_path, last=True)
+    recorded(runs, tmp_path, given)
+    assert levels(tmp_path) == ("trailer", "status", "restored", "counts")
+
+
+@pytest.mark.usefixtures("proved")
+def test_other_numbers_of_keys_are_no_backup(runs: Runs, tmp_path: Path) -> None:
+    runs.see(cp1={"etcd": {**status("1"), "counted": {"revision": 70, "counts": {**COUNTS, "works": 2}}}})
+    found, _ = stored(runs, tmp_path, last=True)
+    assert "other numbers of keys: 2 works and not 1" in found["troubles"][0]
+    assert in_target(tmp_path) == []
 
 
 @pytest.mark.usefixtures("proved")

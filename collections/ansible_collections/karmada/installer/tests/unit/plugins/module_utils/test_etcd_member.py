@@ -30,6 +30,7 @@ MEMBERS = {
 ANSWERS = {
     "/v3/maintenance/status": STATUS,
     "/v3/cluster/member/list": MEMBERS,
+    "/v3/kv/range": {"count": "3"},
     "/v3/maintenance/hashkv": {"hash": 4294967295, "hash_revision": "40", "compact_revision": "7"},
 }
 
@@ -52,6 +53,7 @@ def refusal(answer: dict[str, Any]) -> str:
 
 def test_what_a_member_tells_arrives_as_it_was_told() -> None:
     answer = {**etcd_member.look(post), "data": True, **etcd_member.hash_at(post, 40)}
+    answer |= etcd_member.counted_at(post, 40, {"works": ["YQ==", "Yg=="]})
     assert refusal(answer) == ""
     seen = on_hosts._seen("h1", "https://h1:2379", answer, "")
     assert (seen.status.healthy, seen.status.leader, seen.status.version) == (True, True, "3.6.16")
@@ -61,7 +63,21 @@ def test_what_a_member_tells_arrives_as_it_was_told() -> None:
     assert [(each.id, each.name) for each in seen.known.members] == [("ff", "h1")]
     assert seen.hash is not None
     assert (seen.hash.revision, seen.hash.value, seen.hash.compacted) == (40, 4294967295, 7)
+    assert seen.counted == etcd_requests.Counted(40, {"works": 3})
     assert seen.disk is True
+
+
+def test_keys_are_counted_as_the_member_itself_had_them_at_a_revision() -> None:
+    asked = list[Mapping[str, Any]]()
+
+    def noting(_path: str, body: Mapping[str, Any], _seconds: float) -> dict[str, Any]:
+        asked.append(body)
+        return {"count": "3"}
+
+    etcd_member.counted_at(noting, 40, {"works": ["YQ==", "Yg=="]})
+    assert asked == [{"key": "YQ==", "range_end": "Yg==", "count_only": True, "revision": "40", "serializable": True}]
+    gone = refusing(11, "etcdserver: mvcc: required revision has been compacted")
+    assert etcd_member.counted_at(gone, 40, {"works": ["YQ==", "Yg=="]}) == {}
 
 
 def test_a_member_that_does_not_answer_is_told_with_its_reason() -> None:

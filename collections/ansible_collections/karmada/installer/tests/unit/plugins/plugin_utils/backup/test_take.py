@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
+from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, take, trial, verification
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Purpose
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Level, Purpose
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Content
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import MOST_SERIES, LastBackup
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus, EtcdError
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.backup_series import document
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
@@ -68,6 +71,55 @@ def test_a_follower_catches_up_before_it_sends_and_a_snapshot_that_is_older_is_n
     assert caught.value.problems[0].reason is Reason.INVALID_BACKUP
     assert [each for each, _ in etcd.asked] == ["revision", "snapshot"]
     assert {url for _, url in etcd.asked} <= {"https://b:2379", "https://c:2379"}
+
+
+class Counting:
+    """Member that counts at one revision, and has discarded all others."""
+
+    def count_below(self, prefix: bytes, revision: int) -> int:
+        if revision != 90:
+            raise EtcdError(Cause.WRONG, "required revision has been compacted", etcd_requests.OUT_OF_RANGE)
+        return 2 if prefix == verification.COUNTED["works"] else 0
+
+
+def compared(run: Any, content: Content, *, last: bool = True) -> tuple[Level, list[Problem]]:
+    """Level of a content of which no hash can be compared, and what is told."""
+    etcd: Any = Etcd()
+    sent = take.Sent(Path(), etcd, [], 90, lambda _: None, lambda at: take.counts_of(cast("Any", Counting()), at))
+    wanted: Any = None
+    attempt = take._Attempt(run, wanted, wanted, Path(), take.Beginning.now(run.state), last=last)
+    attempt._look_at_sentinels(content)
+    return attempt._compared(content, None, sent), attempt.problems
+
+
+def content(**changes: Any) -> Content:
+    counts = {**dict.fromkeys(verification.COUNTED, 0), "works": 2}
+    return replace(Content("c", 90, 3, Hash(90, 7), counts, ()), **changes)
+
+
+def test_a_proof_that_was_not_made_is_not_on_record() -> None:
+    """Without a hash, numbers of keys are a proof only where a member has counted them."""
+    run = fake_run(samples.document({}), FakeCluster("host"), stored=samples.state())
+    level, (told,) = compared(run, content())
+    assert (level, told.reason) == (Level.COUNTS, Reason.CHECK_SKIPPED)
+    level, (told,) = compared(run, content(revision=91))
+    assert (level, told.reason) == (Level.RESTORED, Reason.CHECK_SKIPPED)
+    assert "not compared with a member" in told.what
+    with pytest.raises(ProblemsError, match="other numbers of keys: 0 secrets and not 1"):
+        compared(run, content(counts={**content().counts, "secrets": 1}))
+    with pytest.raises(take.AnewError):
+        compared(run, content(), last=False)
+
+
+def test_a_secret_in_plain_is_told_where_secrets_are_to_be_encrypted() -> None:
+    plain = content(sentinels={"secrets": b"k8s\0"})
+    state = samples.state()
+    for provider, told in (("secretbox", ["InvalidSecret"]), ("identity", [])):
+        run = fake_run(samples.document({"encryption": {"provider": provider}}), FakeCluster("host"), stored=state)
+        _, problems = compared(run, plain)
+        assert [each.reason.value for each in problems] == [*told, "CheckSkipped"]
+    with pytest.raises(ProblemsError, match="one of its clusters is no object"):
+        compared(run, content(sentinels={"clusters": b"\0\0"}))
 
 
 class Electing:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,42 @@ CONTENT = Content("c1", 100, 7, Hash(100, 7, 40), {}, ())
     [
         (Hash(100, 7, 40), Level.HASH),
         # of other revisions, or over what the other has discarded: neither proves nor refutes
-        (Hash(100, 8, 41), Level.COUNTS),
-        (Hash(101, 8, 40), Level.COUNTS),
+        (Hash(100, 8, 41), Level.RESTORED),
+        (Hash(101, 8, 40), Level.RESTORED),
+        (None, Level.RESTORED),
     ],
 )
-def test_hashes_are_compared_where_they_can_be(live: Hash, level: Level) -> None:
+def test_hashes_are_compared_where_they_can_be(live: Hash | None, level: Level) -> None:
     assert verification.compared(CONTENT, live) is level
+
+
+@pytest.mark.parametrize("live", [None, Hash(100, 8, 41)])
+def test_numbers_of_keys_prove_only_what_a_member_has_counted(live: Hash | None) -> None:
+    content = replace(CONTENT, counts={**dict.fromkeys(verification.COUNTED, 0), "works": 3})
+    assert verification.compared(content, live, {**content.counts}) is Level.COUNTS
+    assert verification.compared(content, Hash(100, 7, 40), {}) is Level.HASH
+    with pytest.raises(ValueError, match=r"at revision 100 a member has other numbers of keys: 4 works and not 3$"):
+        verification.compared(content, live, {**content.counts, "works": 4})
+    with pytest.raises(ValueError, match="None secrets and not 0"):
+        verification.compared(content, live, {"works": 3})
+
+
+@pytest.mark.parametrize("head", [b"k8s\0\n\x0f", b'{"apiVersion"', b"k8s:enc:secretb"])
+def test_what_an_api_server_writes_is_an_object(head: bytes) -> None:
+    verification.require_objects(replace(CONTENT, sentinels={"works": head}), "etcd of prod")
+    assert not verification.is_in_plain(replace(CONTENT, sentinels={"works": head}))
+
+
+@pytest.mark.parametrize("head", [b"", b"\0\0\0\0", b"k8s"])
+def test_anything_else_is_none(head: bytes) -> None:
+    with pytest.raises(ProblemsError, match="one of its works is no object") as caught:
+        verification.require_objects(replace(CONTENT, sentinels={"clusters": b"{", "works": head}), "etcd of prod")
+    assert caught.value.problems[0].reason is Reason.INVALID_BACKUP
+
+
+def test_a_secret_in_plain_is_seen() -> None:
+    assert verification.is_in_plain(replace(CONTENT, sentinels={"secrets": b"k8s\0\n"}))
+    assert not verification.is_in_plain(replace(CONTENT, sentinels={"secrets": b"k8s:enc:secretb"}))
 
 
 def test_another_hash_is_refused() -> None:
