@@ -30,6 +30,8 @@ GENERATION = "resourcetemplate.karmada.io/generation"
 _MANAGED = "karmada.io/managed=true"
 #: Objects of a verdict that a result names for each member.
 MOST_NAMED = 200
+#: Group, kind, namespace and name.
+_Identity = tuple[str, str, str | None, str]
 #: Verdicts that nobody has to look at.
 _OF_NO_INTEREST = frozenset({"same"})
 
@@ -138,17 +140,22 @@ def compare(of_member: Sequence[Mapping[str, Any]], member: Cluster) -> dict[Ver
     """Verdict → objects, by name. Raises ApiError if the member cannot be asked."""
     live = _managed(member)
     found: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
-    seen: set[Ref] = set()
+    seen: set[_Identity] = set()
     for work in of_member:
         manifests = ((work.get("spec") or {}).get("workload") or {}).get("manifests") or []
         for manifest in manifests:
             ref = Ref.of(manifest)
-            seen.add(ref)
+            seen.add(_identity(ref))
             there = live.get(ref) or member.get(*ref)
             verdict = Verdict.GOING if works.is_going(work) else judge(manifest, there)
             found[verdict].append(str(ref))
-    found[Verdict.ORPHAN] = [str(ref) for ref in live if ref not in seen]
+    found[Verdict.ORPHAN] = [str(ref) for ref in live if _identity(ref) not in seen]
     return {verdict: sorted(names) for verdict, names in found.items()}
+
+
+def _identity(ref: Ref) -> _Identity:
+    """Identity of an object in whatever version of its group it is read: members list it in the one they prefer."""
+    return ref.api_version.rpartition("/")[0], ref.kind, ref.namespace, ref.name
 
 
 def judge(manifest: Mapping[str, Any], live: Mapping[str, Any] | None) -> Verdict:

@@ -74,6 +74,28 @@ def test_a_member_is_compared_with_all_of_its_works_and_what_nobody_takes_care_o
     assert member.log == []
 
 
+def scaler(version: str, name: str = "web") -> dict[str, Any]:
+    about = {"name": name, "namespace": "shop", "labels": LABELS, "annotations": {}}
+    return {"apiVersion": f"autoscaling/{version}", "kind": "HorizontalPodAutoscaler", "metadata": about, "spec": {}}
+
+
+class Converting(FakeCluster):
+    """Member that serves an object in both versions, and prefers the newer one."""
+
+    def listable_kinds(self) -> Any:
+        return [("autoscaling/v2", "HorizontalPodAutoscaler")]
+
+
+def test_an_object_that_is_applied_in_another_version_than_the_member_prefers_is_no_orphan() -> None:
+    """Whoever is told that nobody takes care of it deletes it."""
+    member = Converting("member m1", *map(scaler, ("v1", "v2")), scaler("v2", "left"))
+    found = drift.compare([work(scaler("v1"))], member)  # type: ignore[arg-type]
+    assert {verdict: names for verdict, names in found.items() if names} == {
+        Verdict.SAME: ["HorizontalPodAutoscaler shop/web"],
+        Verdict.ORPHAN: ["HorizontalPodAutoscaler shop/left"],
+    }
+
+
 def test_a_kind_that_cannot_be_listed_is_passed_over_and_a_member_that_fails_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
