@@ -12,7 +12,7 @@ from ..kube.apply import Change
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref
 from ..labels import MEMBER_LABEL, NAME_LABEL, OWNER_LABEL
-from ..members import join
+from ..members import follow, join
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 
@@ -30,8 +30,8 @@ def wake(run: Run, changes: list[Change]) -> None:
         with join.connected(run, entry) as member:
             _delete(run, member, entry.name, outcome.on_member)
 
-    ours = run.state.members
-    entries = [each for each in run.spec.members if each.name in ours and each.pulls and not each.agent_hosts]
+    # Also of a member that the document has forgotten: it is ours until it has left.
+    entries = [each for each in follow.on_record(run) if each.pulls and not each.agent_hosts]
     for outcome in join.of_each(entries, wake_one, run.trace):
         changes += outcome.on_member
         if outcome.problem:

@@ -20,7 +20,7 @@ from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, drift
-from ..members import join, one_member, registration, works
+from ..members import follow, join, one_member, registration, works
 from ..members.broken import reason_and_next_step
 from ..problems import Problem, Reason
 from ..run.run import Run
@@ -73,16 +73,25 @@ class MemberDrift:
 
 @dataclass(frozen=True)
 class Report:
-    """All members; ``gone`` are joined and not registered any more, ``back`` are registered and not joined by us."""
+    """All members; ``gone`` are joined and not registered any more, ``back`` are registered and not joined by us.
+
+    ``forgotten`` are both, and the document does not list them.
+    """
 
     members: Sequence[MemberDrift]
     gone: Sequence[str] = ()
     back: Sequence[str] = ()
+    forgotten: Sequence[str] = ()
 
     @property
     def plain(self) -> dict[str, Any]:
         """JSON form."""
-        return {"members": [each.plain for each in self.members], "gone": list(self.gone), "back": list(self.back)}
+        return {
+            "members": [each.plain for each in self.members],
+            "gone": list(self.gone),
+            "back": list(self.back),
+            "forgotten": list(self.forgotten),
+        }
 
     def problems(self) -> list[Problem]:
         """Warnings that a person has to know before a release."""
@@ -99,6 +108,9 @@ class Report:
                 "it joined after the backup, and is not registered any more; karmada.installer.members joins it again"
             )
             found.append(Problem.warning(what, Reason.RESTORE_DRIFT, f"member {name}"))
+        for name in self.forgotten:
+            what = "the document does not list it: a release writes to it, too, and an install after that lets it leave"
+            found.append(Problem.warning(what, Reason.MEMBER_LEAVING, f"member {name}"))
         for name in self.back:
             what = (
                 "it is registered, and was not joined by this installer: it left after the backup, and its credentials "
@@ -113,7 +125,9 @@ def look(run: Run) -> Report:
     clusters = {each["metadata"]["name"] for each in run.control_plane.list(registration.CLUSTER_API, "Cluster")}
     by_member = _works_by_member(run.control_plane.list(works.WORK_API, "Work"))
     ours = set(run.state.members)
-    entries = [entry for entry in run.spec.members if entry.name in clusters]
+    # A member that the document has forgotten is written to after the release, too.
+    known = {each.name: each for each in (*run.spec.members, *follow.on_record(run))}
+    entries = [entry for name, entry in known.items() if name in clusters]
 
     def of_member(entry: MemberEntry) -> MemberDrift:
         try:
@@ -124,7 +138,8 @@ def look(run: Run) -> Report:
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(of_member, entries))
-    return Report(found, gone=sorted(ours - clusters), back=sorted(clusters - ours))
+    forgotten = sorted(ours & clusters - run.spec.member_by_name.keys())
+    return Report(found, gone=sorted(ours - clusters), back=sorted(clusters - ours), forgotten=forgotten)
 
 
 def _works_by_member(all_works: Iterable[Object]) -> dict[str, list[Object]]:

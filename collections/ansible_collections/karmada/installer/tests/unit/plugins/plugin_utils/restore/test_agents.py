@@ -71,6 +71,14 @@ def test_the_pods_of_our_agents_go_and_no_others(members: Members) -> None:
     assert members.pods_of_second == ["of-others"]
 
 
+def test_that_of_a_member_that_the_document_has_forgotten_goes_too(members: Members) -> None:
+    spec = {"members": [{"name": "first", "mode": "Pull", "secretRef": {"name": "first"}}]}
+    spec |= {"endpoint": {"type": "LoadBalancer"}}
+    members.run = fake_run(document(spec), FakeCluster("host"), stored=members.run.state)
+    assert members.wake() == []
+    assert members.pods_of_second == ["of-others"]
+
+
 @pytest.mark.parametrize(
     "listed", [[{}], [{"metadata": None}], [{"metadata": {"name": "x"}}], [{"metadata": []}], ["x"], [None]], ids=str
 )

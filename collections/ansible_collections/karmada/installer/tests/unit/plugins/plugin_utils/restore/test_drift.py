@@ -115,6 +115,33 @@ def cluster(name: str) -> dict[str, Any]:
     return {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name}, "spec": {}}
 
 
+def run_with(plane: FakeCluster, entries: list[Any], *joined: str) -> Any:
+    return SimpleNamespace(
+        control_plane=plane,
+        trace=print,
+        state=SimpleNamespace(members={name: {} for name in joined}, member=lambda name: SimpleNamespace(name=name)),
+        spec=SimpleNamespace(members=entries, member_by_name={each.name: each for each in entries}),
+    )
+
+
+def test_a_member_that_the_document_has_forgotten_is_compared_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release without names writes to it like to any other."""
+    member = FakeCluster("member m2", config("changed", 2, "red"))
+    plane = FakeCluster("plane", cluster("m2"), work(config("changed", 1), member="m2"))
+
+    @contextmanager
+    def connected(_run: Any, _entry: Any) -> Any:
+        yield member
+
+    monkeypatch.setattr(drift.join, "connected", connected)
+    report = drift.look(run_with(plane, [], "m2", "joined"))
+    assert [(each.name, each.counts["older"]) for each in report.members] == [("m2", 1)]
+    assert (report.forgotten, report.gone, report.back) == (["m2"], ["joined"], [])
+    assert report.plain["forgotten"] == ["m2"]
+    told = {each.reason for each in report.problems() if each.where == "member m2"}
+    assert told == {Reason.RESTORE_DRIFT, Reason.MEMBER_LEAVING}
+
+
 def test_all_members_are_told_of_one_that_cannot_be_asked_and_clusters_that_went_or_came_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -131,13 +158,7 @@ def test_all_members_are_told_of_one_that_cannot_be_asked_and_clusters_that_went
         yield sound
 
     monkeypatch.setattr(drift.join, "connected", connected)
-    run: Any = SimpleNamespace(
-        control_plane=plane,
-        trace=print,
-        state=SimpleNamespace(members={"m1": {}, "m2": {}, "joined": {}}),
-        spec=SimpleNamespace(members=entries),
-    )
-    report = drift.look(run)
+    report = drift.look(run_with(plane, entries, "m1", "m2", "joined"))
     first, second = report.members
     # What Karmada propagates for a Cluster by itself is no orphan.
     assert (first.name, {name: number for name, number in first.counts.items() if number}) == (
