@@ -295,8 +295,8 @@ changes:
 drift:
   description: >-
     What members have against what the restored control plane would make of them: for each member the C(counts) of each
-    verdict (same, older, other, missing, orphan, going) and the names of objects that differ, and clusters that are
-    C(gone), C(back) or C(forgotten).
+    verdict (same, older, other, missing, orphan, suspended, going) and the names of objects that differ, and clusters
+    that are C(gone), C(back) or C(forgotten).
   returned: with the step Compare, and when nothing is left to do in quarantine
   type: dict
 """

@@ -24,6 +24,7 @@ from ..members import follow, join, one_member, registration, works
 from ..members.broken import reason_and_next_step
 from ..problems import Problem, Reason
 from ..run.run import Run
+from . import held
 
 #: On what Karmada propagates: the generation of its template.
 GENERATION = "resourcetemplate.karmada.io/generation"
@@ -44,6 +45,7 @@ class Verdict(StrEnum):
     OTHER = "other"  # the same generation, or none, and other content
     MISSING = "missing"  # the release creates it
     ORPHAN = "orphan"  # Karmada's by its label, and no Work is left for it: nobody takes care of it
+    SUSPENDED = "suspended"  # it differs or is missing, and its Work was suspended by others: the release leaves it
     GOING = "going"  # its Work was being deleted when the backup was taken: the release deletes it
 
 
@@ -162,8 +164,7 @@ def compare(of_member: Sequence[Mapping[str, Any]], member: Cluster) -> dict[Ver
             ref = Ref.of(manifest)
             seen.add(_identity(ref))
             there = live.get(ref) or member.get(*ref)
-            verdict = Verdict.GOING if works.is_going(work) else judge(manifest, there)
-            found[verdict].append(str(ref))
+            found[_of_work(work, judge(manifest, there))].append(str(ref))
     found[Verdict.ORPHAN] = [str(ref) for ref in live if _identity(ref) not in seen]
     return {verdict: sorted(names) for verdict, names in found.items()}
 
@@ -171,6 +172,13 @@ def compare(of_member: Sequence[Mapping[str, Any]], member: Cluster) -> dict[Ver
 def _identity(ref: Ref) -> _Identity:
     """Identity of an object in whatever version of its group it is read: members list it in the one they prefer."""
     return ref.api_version.rpartition("/")[0], ref.kind, ref.namespace, ref.name
+
+
+def _of_work(work: Mapping[str, Any], verdict: Verdict) -> Verdict:
+    """Verdict on an object of a Work, by what the release does with that."""
+    if works.is_going(work):
+        return Verdict.GOING
+    return Verdict.SUSPENDED if verdict is not Verdict.SAME and held.is_suspended_by_others(work) else verdict
 
 
 def judge(manifest: Mapping[str, Any], live: Mapping[str, Any] | None) -> Verdict:

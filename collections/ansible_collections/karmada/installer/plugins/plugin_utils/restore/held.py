@@ -137,6 +137,11 @@ def is_suspended(work: Mapping[str, Any]) -> bool:
     return (work.get("spec") or {}).get(_SUSPENDED) is True
 
 
+def is_suspended_by_others(work: Mapping[str, Any]) -> bool:
+    """Return whether Karmada leaves this Work alone also when we do not hold it any more."""
+    return is_suspended(work) and _annotations(work).get(FORMER, "true") == "true"
+
+
 def to_suspend(work: Mapping[str, Any]) -> Object:
     """Patch that suspends a Work and notes what it was before, in one."""
     before = (work.get("spec") or {}).get(_SUSPENDED)

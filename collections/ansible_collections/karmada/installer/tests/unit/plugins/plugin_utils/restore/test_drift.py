@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, Severity
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import drift
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import drift, held
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.drift import GENERATION, Verdict
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster
 
@@ -72,6 +72,38 @@ def test_a_member_is_compared_with_all_of_its_works_and_what_nobody_takes_care_o
         Verdict.GOING: ["ConfigMap shop/going"],
     }
     assert member.log == []
+
+
+def suspended(*manifests: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    found = work(*manifests, **metadata)
+    found["spec"]["suspendDispatching"] = True
+    return found
+
+
+@pytest.mark.parametrize(
+    ("about", "expected"),
+    [
+        ({}, {Verdict.SAME: ["a"], Verdict.SUSPENDED: ["b", "c"]}),
+        # We have suspended it, and the release lets it go on.
+        (
+            {"annotations": {held.FORMER: held.ABSENT}},
+            {Verdict.SAME: ["a"], Verdict.OTHER: ["b"], Verdict.MISSING: ["c"]},
+        ),
+        ({"annotations": {held.FORMER: "false"}}, {Verdict.SAME: ["a"], Verdict.OTHER: ["b"], Verdict.MISSING: ["c"]}),
+        ({"annotations": {held.FORMER: "true"}}, {Verdict.SAME: ["a"], Verdict.SUSPENDED: ["b", "c"]}),
+        # One that is going goes, suspended or not.
+        ({"deletionTimestamp": "2026-11-25T02:41:00Z"}, {Verdict.GOING: ["a", "b", "c"]}),
+    ],
+)
+def test_what_others_have_suspended_a_release_neither_makes_nor_changes(
+    about: dict[str, Any], expected: dict[Verdict, list[str]]
+) -> None:
+    member = FakeCluster("member m1", config("a"), config("b", color="red"))
+    of_member = [suspended(config("a"), config("b"), config("c"), **about)]
+    found = drift.compare(of_member, member)  # type: ignore[arg-type]
+    assert {verdict: names for verdict, names in found.items() if names} == {
+        verdict: [f"ConfigMap shop/{name}" for name in names] for verdict, names in expected.items()
+    }
 
 
 def scaler(version: str, name: str = "web") -> dict[str, Any]:
