@@ -71,8 +71,11 @@ class ApiResources(Transport):
         """APIVersions document of the core group: ``versions``, and the server's own addresses."""
         return self._json("discovery", "GET", "/api")
 
-    def listable_kinds(self) -> list[tuple[str, str]]:
-        """(apiVersion, kind) of all namespaced kinds that can be listed, in each group's preferred version."""
+    def listable_kinds(self, *, everywhere: bool = False) -> list[tuple[str, str]]:
+        """(apiVersion, kind) of all namespaced kinds that can be listed, in each group's preferred version.
+
+        ``everywhere``: also of those that are in no namespace.
+        """
         groups = self._json("discovery", "GET", "/apis").get("groups") or []
         roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
 
@@ -88,7 +91,7 @@ class ApiResources(Transport):
             (str(each["groupVersion"]), str(one["kind"]))
             for each in found
             for one in each.get("resources") or []
-            if one.get("namespaced") and "/" not in one["name"] and "list" in (one.get("verbs") or [])
+            if (everywhere or one.get("namespaced")) and "/" not in one["name"] and "list" in (one.get("verbs") or [])
         ]
 
     def resources_of(self, group: str) -> dict[str, set[str]]:

@@ -8,7 +8,7 @@ Karmada's controllers nor agents are asked, and none runs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -28,7 +28,8 @@ from . import held
 
 #: On what Karmada propagates: the generation of its template.
 GENERATION = "resourcetemplate.karmada.io/generation"
-_MANAGED = "karmada.io/managed=true"
+_LABEL, _TRUE = "karmada.io/managed", "true"
+_MANAGED = f"{_LABEL}={_TRUE}"
 #: Objects of a verdict that a result names for each member.
 MOST_NAMED = 200
 #: Group, kind, namespace and name.
@@ -155,18 +156,28 @@ def _works_by_member(all_works: Iterable[Object]) -> dict[str, list[Object]]:
 
 def compare(of_member: Sequence[Mapping[str, Any]], member: Cluster) -> dict[Verdict, list[str]]:
     """Verdict → objects, by name. Raises ApiError if the member cannot be asked."""
-    live = _managed(member)
+    of_works = [(Ref.of(manifest), manifest, work) for work in of_member for manifest in _manifests(work)]
+    live = _managed(member, {ref[:2] for ref, _, _ in of_works})
+    there = {**live, **_unlisted(member, {ref for ref, _, _ in of_works} - live.keys())}
     found: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
-    seen: set[_Identity] = set()
-    for work in of_member:
-        manifests = ((work.get("spec") or {}).get("workload") or {}).get("manifests") or []
-        for manifest in manifests:
-            ref = Ref.of(manifest)
-            seen.add(_identity(ref))
-            there = live.get(ref) or member.get(*ref)
-            found[_of_work(work, judge(manifest, there))].append(str(ref))
-    found[Verdict.ORPHAN] = [str(ref) for ref in live if _identity(ref) not in seen]
+    for ref, manifest, work in of_works:
+        found[_of_work(work, judge(manifest, there.get(ref)))].append(str(ref))
+    seen = {_identity(ref) for ref, _, _ in of_works}
+    # Listed in the versions of the Works and in the preferred one, it is still one object.
+    orphans = {_identity(ref): ref for ref in live}
+    found[Verdict.ORPHAN] = [str(ref) for identity, ref in orphans.items() if identity not in seen]
     return {verdict: sorted(names) for verdict, names in found.items()}
+
+
+def _manifests(work: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return ((work.get("spec") or {}).get("workload") or {}).get("manifests") or []
+
+
+def _unlisted(member: Cluster, refs: Collection[Ref]) -> dict[Ref, Object]:
+    """Objects of Works that no list has, because they lack the label; several at a time, for all may be missing."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = pool.map(lambda ref: (ref, member.get(*ref)), refs)
+        return {ref: obj for ref, obj in answers if obj is not None}
 
 
 def _identity(ref: Ref) -> _Identity:
@@ -196,10 +207,12 @@ def _generation(obj: Mapping[str, Any]) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
 
 
-def _managed(member: Cluster) -> dict[Ref, Object]:
-    """Objects that Karmada claims, of every kind that can be listed: one list for each kind."""
-    kinds = [*member.listable_kinds(), ("v1", "Namespace"), ("rbac.authorization.k8s.io/v1", "ClusterRole")]
-    kinds += [("rbac.authorization.k8s.io/v1", "ClusterRoleBinding")]
+def _managed(member: Cluster, more: Collection[tuple[str, ...]]) -> dict[Ref, Object]:
+    """Objects that Karmada claims, of every kind that can be listed: one list for each kind.
+
+    ``more`` are apiVersions and kinds beside those that the member prefers.
+    """
+    kinds = list(dict.fromkeys([*member.listable_kinds(everywhere=True), *sorted((each[0], each[1]) for each in more)]))
 
     def listed(kind: tuple[str, str]) -> list[Object]:
         try:
@@ -213,7 +226,12 @@ def _managed(member: Cluster) -> dict[Ref, Object]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = [each for objects in pool.map(listed, kinds) for each in objects]
     # What a workload makes of its template has the labels of that, and no annotation of a Work.
-    return {Ref.of(each): each for each in found if not each["metadata"].get("ownerReferences")}
+    # Kinds that API servers make up as they are asked for know no selector.
+    return {
+        Ref.of(each): each
+        for each in found
+        if not each["metadata"].get("ownerReferences") and (each["metadata"].get("labels") or {}).get(_LABEL) == _TRUE
+    }
 
 
 def in_words(report: Report) -> list[str]:

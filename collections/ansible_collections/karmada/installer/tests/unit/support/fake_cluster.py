@@ -115,9 +115,9 @@ class FakeCluster:
         """The same: nothing here takes any time."""
         return self
 
-    def listable_kinds(self) -> Kinds:
+    def listable_kinds(self, *, everywhere: bool = False) -> Kinds:
         self._alive()
-        return sorted({(version, kind) for version, kind, namespace, _ in self.objects if namespace})
+        return sorted({(version, kind) for version, kind, namespace, _ in self.objects if namespace or everywhere})
 
     def version(self, retry_seconds: float | None = None) -> Object:
         self.patience.append(retry_seconds)

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden, Unreachable
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.limits import AT_ONCE
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import drift, held
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.drift import GENERATION, Verdict
@@ -114,7 +117,7 @@ def scaler(version: str, name: str = "web") -> dict[str, Any]:
 class Converting(FakeCluster):
     """Member that serves an object in both versions, and prefers the newer one."""
 
-    def listable_kinds(self) -> Any:
+    def listable_kinds(self, **_: Any) -> Any:
         return [("autoscaling/v2", "HorizontalPodAutoscaler")]
 
 
@@ -126,6 +129,52 @@ def test_an_object_that_is_applied_in_another_version_than_the_member_prefers_is
         Verdict.SAME: ["HorizontalPodAutoscaler shop/web"],
         Verdict.ORPHAN: ["HorizontalPodAutoscaler shop/left"],
     }
+
+
+def test_what_is_in_no_namespace_is_found_too() -> None:
+    def bare(api_version: str, kind: str, name: str, **metadata: Any) -> dict[str, Any]:
+        return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "labels": LABELS, **metadata}}
+
+    crd = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    member = FakeCluster(
+        "member m1",
+        bare(*crd, "kept.example.com"),
+        bare(*crd, "left.example.com"),
+        bare(*crd, "of-others.example.com", labels={}),
+        bare("v1", "Namespace", "left"),
+        bare("storage.k8s.io/v1", "StorageClass", "left"),
+    )
+    found = drift.compare([work(bare(*crd, "kept.example.com"))], member)  # type: ignore[arg-type]
+    assert found[Verdict.ORPHAN] == [
+        "CustomResourceDefinition left.example.com",
+        "Namespace left",
+        "StorageClass left",
+    ]
+
+
+class Slow(FakeCluster):
+    """Member that notes how many requests for single objects are under way at a time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("member m1")
+        self.seconds, self.now, self.most, self.asked, self._guard = seconds, 0, 0, 0, threading.Lock()
+
+    def get(self, *ref: Any) -> Any:
+        with self._guard:
+            self.now, self.asked = self.now + 1, self.asked + 1
+            self.most = max(self.most, self.now)
+        time.sleep(self.seconds)
+        with self._guard:
+            self.now -= 1
+        return super().get(*ref)
+
+
+def test_many_missing_objects_are_asked_for_several_at_a_time() -> None:
+    """A backup from before a roll-out misses none, and one from after a clean-up may miss a thousand."""
+    member = Slow(0.002)
+    found = drift.compare([work(config(f"c{number}")) for number in range(1000)], member)  # type: ignore[arg-type]
+    assert len(found[Verdict.MISSING]) == member.asked == 1000
+    assert 4 < member.most <= AT_ONCE
 
 
 def test_a_kind_that_cannot_be_listed_is_passed_over_and_a_member_that_fails_is_not(
