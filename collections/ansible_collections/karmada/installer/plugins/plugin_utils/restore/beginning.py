@@ -21,7 +21,6 @@ from datetime import datetime, timedelta
 
 from ..backup.record import Record
 from ..components.etcd_configuration import folder_of
-from ..components.etcd_state import EtcdState
 from ..components.moving import TakeOverState
 from ..components.state import PART_RELEASED, LastBackup, RestoreState, State
 from ..etcd.client import EndpointStatus
@@ -44,7 +43,7 @@ def record(run: Run, source: Source) -> RestoreState:
     # One of which a part is released holds the rest inside the data that is in use; nobody goes back beyond that.
     upon = replace(earlier, former_restore=None) if earlier and earlier.step == PART_RELEASED else None
     if upon:
-        aside = tuple(sorted({*aside, *folders(upon.former)}))
+        aside = tuple(sorted({*aside, *new_data.folders(upon.former)}))
     # Of one that is given up half way back, what it holds is held, and its data may have been made.
     given_up = earlier if earlier and not earlier.is_over and not upon else None
     if given_up:
@@ -93,11 +92,6 @@ def revision_there(then: State, chosen: Chosen) -> int:
         return 0
     since = chosen.record.start - datetime.fromisoformat(then.restore.started)
     return began + int(since.total_seconds()) * new_data.BUMP_PER_SECOND
-
-
-def folders(etcd: EtcdState) -> set[str]:
-    """Folders of data of the members of etcd as it was; of one that never started, those of its beginning."""
-    return {folder_of(etcd.generation, each) for each in etcd.members} or {folder_of(etcd.generation)}
 
 
 def _new(run: Run, chosen: Chosen, generation: int, statuses: Iterable[EndpointStatus], bump: int) -> RestoreState:

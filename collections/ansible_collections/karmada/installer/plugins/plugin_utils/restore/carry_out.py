@@ -24,7 +24,7 @@ from ..kube.errors import ApiError
 from ..problems import Problem, ProblemsError, Reason
 from ..run import restoring
 from ..run.run import Run
-from . import agents, beginning, check, delivery, drift, held, means_of_place, proof, take_over
+from . import agents, beginning, check, delivery, drift, held, means_of_place, new_data, proof, take_over
 from .check import Asked, Chosen
 from .means import GOES_ON, LOOK_SECONDS
 from .plan import (
@@ -471,6 +471,6 @@ class Restoring:
     def _put_aside(self, etcd: EtcdState) -> None:
         """Note the folders of data that nobody uses any more."""
         self.means.forget()
-        aside = tuple(sorted({*self._restore.aside, *beginning.folders(etcd)}))
+        aside = tuple(sorted({*self._restore.aside, *new_data.folders(etcd)}))
         self._save(aside=aside)
         self.run.say(f"data that nobody uses stays beside that of etcd: {', '.join(aside)}")

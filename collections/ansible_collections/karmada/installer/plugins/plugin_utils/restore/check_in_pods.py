@@ -10,10 +10,10 @@ from ..etcd.client import EndpointStatus
 from ..kube.errors import ApiError
 from ..kube.objects import quantity
 from ..labels import OWNER_LABEL
-from ..problems import Problem, Reason
+from ..problems import Problem, Reason, number_of
 from ..render import cluster_layout, etcd_restore
 from ..run.run import Run
-from .new_data import COPIES, LEAST_BUMP, members
+from .new_data import COPIES, LEAST_BUMP, MOST_LOG, NEW_LOG, members, old_folders
 
 
 def problems(run: Run, size: int, there: int) -> Iterator[Problem]:
@@ -59,8 +59,14 @@ def data_there(run: Run) -> Iterator[Problem]:
 
 
 def _claims(run: Run, size: int, there: int) -> Iterator[Problem]:
-    """Claims that are not bound, or too small for another copy beside the data that etcd still writes to."""
-    needed = int(size * COPIES)
+    """Claims that are not bound, or too small for another copy beside the data that etcd still writes to.
+
+    Nobody tells how full a volume is, so what lies there is counted at its most: a full disk stops an etcd that serves.
+    """
+    needed = int(size * COPIES) + NEW_LOG
+    # Of old data the size is not on record; a database shrinks seldom, and what is restored may be what was put aside.
+    old = old_folders(run.state)
+    taken = there + MOST_LOG + len(old) * (max(there, size) + MOST_LOG)
     found = {
         each["metadata"]["name"]: each for each in run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace)
     }
@@ -74,12 +80,16 @@ def _claims(run: Run, size: int, there: int) -> Iterator[Problem]:
             yield _problem(what, place, remedy)
             continue
         has = quantity((status.get("capacity") or {}).get("storage")) or 0
-        if run.state.etcd.storage == "volumeClaim" and has < needed + there:
-            what = (
-                f"it has {int(has) >> 20} MiB, and {needed >> 20} MiB are needed beside the data that is there"
-                f" ({there >> 20} MiB)"
-            )
-            yield _problem(what, place, "enlarge the claim")
+        if run.state.etcd.storage == "volumeClaim" and has < needed + taken:
+            data = f"the data that is there with its log ({there + MOST_LOG >> 20} MiB)"
+            remedy = "enlarge the claim"
+            if old:
+                data += f" and {number_of(len(old), 'folder')} of old data (up to {taken - there - MOST_LOG >> 20} MiB)"
+                remedy = "have old data removed by karmada.installer.restore_cleanup, or enlarge the claim"
+                if run.state.restore and not run.state.restore.is_over:
+                    remedy = "enlarge the claim: old data cannot go (restore_cleanup) before the restore is over"
+            what = f"it has {int(has) >> 20} MiB, and {needed >> 20} MiB are needed beside {data}"
+            yield _problem(what, place, remedy)
 
 
 def _pods(run: Run) -> Iterator[Problem]:

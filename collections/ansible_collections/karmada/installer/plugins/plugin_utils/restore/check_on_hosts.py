@@ -54,7 +54,10 @@ def _room(run: Run, size: int) -> Iterator[Problem]:
             what = (
                 f"{free >> 20} MiB are free below {units.DATA}, and {needed >> 20} MiB are needed beside what is there"
             )
-            yield _problem(what, f"host {name}", "free space there")
+            remedy = "free space there"
+            if run.state.restore and run.state.restore.is_over and run.state.restore.aside:
+                remedy += ": karmada.installer.restore_cleanup removes old data of etcd"
+            yield _problem(what, f"host {name}", remedy)
 
 
 def statuses(run: Run) -> list[EndpointStatus]:

@@ -51,14 +51,16 @@ STATE = samples.state(etcd=ETCD, members={"ours": {"mode": "Pull"}})
 START = datetime(2026, 3, 1, 11, 0, tzinfo=UTC)
 
 
-def a_run(etcd: EtcdState = ETCD, size: str = "1Gi", phase: str = "Bound") -> Run:
+def a_run(etcd: EtcdState = ETCD, size: str = "1Gi", phase: str = "Bound", restore: RestoreState | None = None) -> Run:
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data-prod-etcd-0", "namespace": "karmada"},
         "status": {"phase": phase, "capacity": {"storage": size}},
     }
-    run = fake_run(samples.document({}), FakeCluster("host cluster", claim), stored=replace(STATE, etcd=etcd))
+    run = fake_run(
+        samples.document({}), FakeCluster("host cluster", claim), stored=replace(STATE, etcd=etcd, restore=restore)
+    )
     run.__dict__["now"] = samples.NOW
     return run
 
@@ -127,7 +129,7 @@ def test_a_good_backup_is_not_refused() -> None:
         ({"authorities": {}}, "it was taken with another authority"),
         (
             {"files": {SNAPSHOT: StoredFile(1, "", 900 * MIB, ""), KEYS: StoredFile(1, "", 1, "")}},
-            "1350 MiB are needed",
+            "1478 MiB are needed",
         ),
     ],
 )
@@ -174,11 +176,48 @@ def test_where_no_api_answers_whoever_others_have_registered_may_have_an_agent()
 
 
 def test_room_is_needed_beside_what_etcd_has() -> None:
-    run = a_run(size="200Mi")
+    """And beside its log: six pieces of 64 MiB, which are no part of its size."""
+    run = a_run(size="702Mi")
     small = Live([EndpointStatus("u", db_size=40 * MIB)], {})
     check.refuse(run, chosen(run), small, Asked(keys=("key",)))
-    (problem,) = problems(run, chosen(run), replace(small, statuses=[EndpointStatus("u", db_size=60 * MIB)]))
-    assert "150 MiB are needed beside the data that is there (60 MiB)" in problem.what
+    (problem,) = problems(run, chosen(run), replace(small, statuses=[EndpointStatus("u", db_size=41 * MIB)]))
+    assert "278 MiB are needed beside the data that is there with its log (425 MiB)" in problem.what
+    assert problem.remedy == "enlarge the claim"
+
+
+def with_old_data(size: str, *aside: str, step: str = RELEASED) -> Run:
+    earlier = RestoreState(
+        "back",
+        "nightly",
+        "prod-20260301t110000z-1f3a9c",
+        START.isoformat(),
+        samples.TOKEN,
+        3,
+        1,
+        replace(ETCD, generation=2),
+        aside=aside,
+        step=step,
+    )
+    return a_run(replace(ETCD, generation=3), size, restore=earlier)
+
+
+def test_old_data_is_counted_and_what_removes_it_is_named() -> None:
+    """A volume that a restore has filled stops an etcd that serves."""
+    small = Live([EndpointStatus("u", db_size=40 * MIB)], {})
+    # 484 MiB each: old databases may have been as large as the one that is restored.
+    check.refuse(run := with_old_data("1186Mi", "gen-1"), chosen(run), small, Asked(keys=("key",)))
+    (problem,) = problems(run := with_old_data("1185Mi", "gen-1"), chosen(run), small)
+    assert "and 1 folder of old data (up to 484 MiB)" in problem.what
+    assert "karmada.installer.restore_cleanup" in problem.remedy
+    (problem,) = problems(run := with_old_data("1186Mi", "gen-1", "gen-0"), chosen(run), small)
+    assert "2 folders of old data (up to 968 MiB)" in problem.what
+
+
+def test_of_a_restore_that_is_not_over_what_was_there_before_it_is_counted_too() -> None:
+    small = Live([EndpointStatus("u", db_size=40 * MIB)], {})
+    (problem,) = problems(run := with_old_data("1186Mi", "gen-1", step="Compare"), chosen(run), small)
+    assert "2 folders of old data" in problem.what
+    assert "before the restore is over" in problem.remedy
 
 
 def test_pods_that_are_not_admitted_are_told_before_anything_begins(monkeypatch: pytest.MonkeyPatch) -> None:

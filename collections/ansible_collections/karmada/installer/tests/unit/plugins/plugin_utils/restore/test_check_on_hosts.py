@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RELEASED, RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
@@ -51,6 +52,22 @@ def test_room_is_asked_for_before_anything_is_sent(runs: Runs) -> None:
         f"host {name}: 300 MiB are free below {units.DATA}, and 500 MiB are needed beside what is there"
         for name in MEMBERS
     ]
+
+
+def test_old_data_that_may_go_is_named_as_what_frees_space(runs: Runs) -> None:
+    """Its size is in what the host tells of its disk."""
+    earlier = RestoreState(
+        *("back", "nightly", "prod-20260301t110000z-1f3a9c", "2026-03-01T12:00:00+00:00", FORMER.token),
+        FORMER.generation,
+        1,
+        FORMER,
+        aside=("gen-0",),
+        step=RELEASED,
+    )
+    stored_there = Stored().after(remembered(etcd=FORMER, restore=earlier), on_hosts=False)
+    runs.see_all(seen(stored_there, facts={"architecture": "x86_64", "free": {units.DATA: 300 << 20}}))
+    remedies = [each.remedy for each in check_on_hosts.problems(runs.step(), 200 << 20, 0)]
+    assert remedies == ["free space there: karmada.installer.restore_cleanup removes old data of etcd"] * len(MEMBERS)
 
 
 def test_a_host_that_is_away_is_named_since_something_may_run_there(runs: Runs) -> None:
