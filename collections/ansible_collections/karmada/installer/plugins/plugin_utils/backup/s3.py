@@ -20,7 +20,7 @@ from ..libraries import missing_library
 from ..problems import Problem, ProblemsError, Reason
 from . import workplace
 from .encryption import Writable, reader_only
-from .targets import ABANDONED, CHUNK, FileError, Target, not_deleted
+from .targets import ABANDONED, CHUNK, FileError, Kept, Target, not_deleted
 
 try:
     import boto3
@@ -99,8 +99,9 @@ class S3Target(Target):
         with self._telling(f"{name}/{file}"):
             body = self._client.get_object(Bucket=self._bucket, Key=self._key(name, file))["Body"]
             with body:
+                kept = Kept(into)
                 for chunk in body.iter_chunks(CHUNK):
-                    into.write(chunk)
+                    kept.write(chunk)
 
     def _entries(self) -> Iterable[tuple[str, str]]:
         found = []

@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from ..document.backups import S3, Directory, Wanted
 from ..problems import Problem, ProblemsError, Reason
+from . import workplace
 from .encryption import Hashed, Writable, reader_only
 from .record import KEYS, RECORD, SNAPSHOT, StoredFile, is_name
 
@@ -44,6 +45,20 @@ class FileError(ProblemsError):
     def __init__(self, problem: Problem, *, is_gone: bool) -> None:
         super().__init__(problem)
         self.is_gone = is_gone
+
+
+class Kept:
+    """Sink for what comes from a place. That it cannot be kept here is not told as an error of that place."""
+
+    def __init__(self, into: Writable) -> None:
+        self._into = into
+
+    def write(self, content: bytes, /) -> None:
+        """Hand it on. Raises ProblemsError about this machine."""
+        try:
+            self._into.write(content)
+        except OSError as error:
+            raise workplace.unusable(error) from None
 
 
 class Target(ABC):
@@ -157,7 +172,7 @@ class DirectoryTarget(Target):
             with os.fdopen(descriptor, "rb") as stream:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise self._of_file(name, file, "is no file", is_gone=False)
-                shutil.copyfileobj(stream, into, CHUNK)
+                shutil.copyfileobj(stream, Kept(into), CHUNK)
         except OSError as error:
             if error.errno in _OF_A_FILE:
                 why = (error.strerror or str(error)).lower()

@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets i
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import S3, Directory, Retention, Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -269,6 +270,32 @@ def test_answers_of_a_bucket_have_remedies(code: str, remedy: str) -> None:
             target.check()
     target.close()
     assert remedy in told(error)
+
+
+class FullDisk:
+    """File of this machine on a disk that has no room."""
+
+    def write(self, _content: bytes, /) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_here_is_no_fault_of_the_place_that_is_read(target: DirectoryTarget) -> None:
+    put(target)
+    account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
+    bucket: Any = targets.opened(
+        wanted(S3("b", "https://s3.example.com", "us-west-2", "", "store")), "prod", None, lambda *_: account
+    )
+    body = StreamingBody(io.BytesIO(b"content"), 7)
+    with Stubber(bucket._client) as stub:
+        stub.add_response("get_object", {"Body": body})
+        for each in (target, bucket):
+            with pytest.raises(ProblemsError) as error:
+                each.get(NAME, SNAPSHOT, FullDisk())
+            (problem,) = error.value.problems
+            assert problem.reason is Reason.LOCAL_FILE_UNUSABLE
+            assert "no space left on device" in problem.what
+            assert "XDG_CACHE_HOME" in problem.remedy
+    bucket.close()
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder", "empty"])
