@@ -109,6 +109,9 @@ def _taken(run: Run, wanted: list[Wanted], arguments: dict[str, Any], *, at_once
                 else:
                     # It writes, so it is not done where nothing is due.
                     target.check()
+                    if not here:
+                        # In pods that is asked when the member that sends it is chosen.
+                        target.require_room(max(each.status.db_size for each in on_hosts.seen(run)))
             if is_due and here and not run.check:
                 purpose = Purpose.REQUESTED if at_once else Purpose.SCHEDULED
                 taken = take.backup(run, each, target, purpose, known=known)

@@ -31,7 +31,10 @@ try:
 except ImportError:  # reported by S3Target
     boto3 = None
 
+#: For what moves data: a store may take long to put a large file together.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 10, 120, 4
+#: For questions (is it there, what is there), which come first: a store that accepts and is silent is told in time.
+ASK_SECONDS, ASK_ATTEMPTS = 15, 2
 #: Parts of an upload in bytes; one is in memory at a time. 10,000 of them are more than any etcd holds.
 PART = 16 << 20
 ACCESS_KEY, SECRET_KEY, AUTHORITY = "accessKeyID", "secretAccessKey", "ca.crt"
@@ -62,7 +65,7 @@ class S3Target(Target):
         self._bucket = wanted.bucket
         self._files = workplace.made()
         try:
-            self._client = _client(wanted, _account(secret, where), self._authority(secret))
+            self._client, self._asking = _clients(wanted, _account(secret, where), self._authority(secret))
         except (ValueError, botocore.exceptions.BotoCoreError) as error:
             workplace.remove(self._files)
             raise self._problem(str(error), "write the URL of the store as https://host:port") from None
@@ -70,16 +73,17 @@ class S3Target(Target):
     def close(self) -> None:
         """Close connections."""
         self._client.close()
+        self._asking.close()
         workplace.remove(self._files)
 
     def check(self) -> None:
         """See that the bucket is there, and that the account may write and delete in it."""
         key = f"{self._prefix}.probe-{os.urandom(8).hex()}"
         with self._telling():
-            self._client.put_object(Bucket=self._bucket, Key=key, Body=b"")
+            self._asking.put_object(Bucket=self._bucket, Key=key, Body=b"")
             # An object lock lets nothing go; then the account has to do without.
             with suppress(botocore.exceptions.ClientError):
-                self._client.delete_object(Bucket=self._bucket, Key=key)
+                self._asking.delete_object(Bucket=self._bucket, Key=key)
 
     def put(self, name: str, file: str, content: BinaryIO, size: int) -> None:
         """Upload the file, a large one in parts; if that fails, its parts go."""
@@ -106,7 +110,7 @@ class S3Target(Target):
     def _entries(self) -> Iterable[tuple[str, str]]:
         found = []
         with self._telling():
-            for page in self._client.get_paginator("list_objects_v2").paginate(
+            for page in self._asking.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix
             ):
                 for entry in page.get("Contents") or ():
@@ -127,7 +131,7 @@ class S3Target(Target):
     def abandoned(self, now: datetime) -> list[str]:
         """As everywhere; parts of uploads that were cut off are deleted with it, as no list shows them."""
         with suppress(botocore.exceptions.ClientError, ProblemsError), self._telling():
-            pages = self._client.get_paginator("list_multipart_uploads")
+            pages = self._asking.get_paginator("list_multipart_uploads")
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix):
                 for upload in page.get("Uploads") or ():
                     if upload["Initiated"].astimezone(UTC) < now - ABANDONED:
@@ -141,7 +145,7 @@ class S3Target(Target):
 
     def _is_there(self, key: str) -> bool:
         try:
-            self._client.head_object(Bucket=self._bucket, Key=key)
+            self._asking.head_object(Bucket=self._bucket, Key=key)
         except botocore.exceptions.ClientError as error:
             if _code(error) in ("404", "NoSuchKey", "NotFound"):
                 return False
@@ -193,7 +197,8 @@ def _account(secret: Mapping[str, bytes], where: str) -> tuple[str, str]:
     return secret[ACCESS_KEY].decode().strip(), secret[SECRET_KEY].decode().strip()
 
 
-def _client(wanted: S3, account: tuple[str, str], authority: str | None) -> Any:
+def _clients(wanted: S3, account: tuple[str, str], authority: str | None) -> tuple[Any, Any]:
+    """Client for what moves data, and one for questions."""
     # (name in the file, name in the environment, default, conversion): neither is looked at.
     alone = {
         "profile": (None, None, None, None),
@@ -201,16 +206,27 @@ def _client(wanted: S3, account: tuple[str, str], authority: str | None) -> Any:
         "credentials_file": (None, None, os.devnull, None),
     }
     session = botocore.session.Session(session_vars=alone)
+    session = boto3.session.Session(botocore_session=session)
+    first, second = (
+        _client(session, wanted, account, authority, *patience)
+        for patience in ((READ_SECONDS, ATTEMPTS), (ASK_SECONDS, ASK_ATTEMPTS))
+    )
+    return first, second
+
+
+def _client(
+    session: Any, wanted: S3, account: tuple[str, str], authority: str | None, seconds: float, attempts: int
+) -> Any:
     config = botocore.config.Config(
         connect_timeout=CONNECT_SECONDS,
-        read_timeout=READ_SECONDS,
-        retries={"total_max_attempts": ATTEMPTS, "mode": "standard"},
+        read_timeout=seconds,
+        retries={"total_max_attempts": attempts, "mode": "standard"},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         s3={"addressing_style": "path"},
         ignore_configured_endpoint_urls=True,
     )
-    return boto3.session.Session(botocore_session=session).client(
+    return session.client(
         "s3",
         region_name=wanted.region,
         endpoint_url=wanted.endpoint or None,

@@ -259,6 +259,7 @@ class _Attempt:
         statuses = client.status()
         sender, witness = chosen(statuses, self.where)
         workplace.require_room(self.folder, sender.db_size * COPIES)
+        self.target.require_room(sender.db_size)
         run.say(f"snapshot of etcd member {access.names(run).get(sender.url, sender.url)}")
         path, acknowledged = self._snapshot(client.at(sender.url), sender)
         other = client.at(witness.url)
@@ -371,11 +372,9 @@ class _Attempt:
     def _keys(self) -> Path:
         """File with what a restore needs beside etcd: the state with all keys, and the document."""
         path = self.folder / "keys.json"
-        files = base64_files(to_files(self.state))
+        plain = {"format": record.FORMAT, "state": base64_files(to_files(self.state)), "document": self.run.deployment}
         with open(path, "xb", opener=encryption.reader_only) as stream:
-            stream.write(
-                json.dumps({"format": record.FORMAT, "state": files, "document": self.run.deployment}).encode()
-            )
+            stream.write(json.dumps(plain).encode())
         return path
 
     def _stored(self, file: str, plain: Path, to: Sequence[object]) -> StoredFile:

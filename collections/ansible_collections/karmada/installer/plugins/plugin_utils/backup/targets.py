@@ -97,6 +97,10 @@ class Target(ABC):
     def check(self) -> None:
         """See whether the place can be written and read, before anything is done for it."""
 
+    def require_room(self, size: int) -> None:
+        """See that a backup of ``size`` bytes fits there, as far as the place tells; before anything is done for it."""
+        del size
+
     @abstractmethod
     def put(self, name: str, file: str, content: BinaryIO, size: int) -> None:
         """Store a file of ``size`` bytes under a name that is not taken."""
@@ -140,12 +144,23 @@ class DirectoryTarget(Target):
         except OSError as error:
             raise self._unusable(error) from None
 
+    def require_room(self, size: int) -> None:
+        """See that the file system has room for it."""
+        try:
+            free = self._free()
+        except OSError as error:
+            raise self._unusable(error) from None
+        if free < size:
+            what = f"a backup takes {size >> 20} MiB there, and {free >> 20} MiB are free"
+            raise self._problem(what, "free space there")
+
     def put(self, name: str, file: str, content: BinaryIO, size: int) -> None:
         """Write the file and everything that names it to the disk."""
         folder = self._folder / name
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._require_room(size)
+            if self._free() < size:
+                raise OSError(errno.ENOSPC, "No space left on device")
             # A name that is there is a whole file, also after a power cut: by the record, a backup exists.
             part = folder / (file + _PART)
             with open(part, "xb", opener=reader_only) as stream:
@@ -210,10 +225,9 @@ class DirectoryTarget(Target):
         except OSError as error:
             raise not_deleted(name, self.where, (error.strerror or str(error)).lower()) from None
 
-    def _require_room(self, size: int) -> None:
-        found = os.statvfs(self._folder)
-        if found.f_bavail * found.f_frsize < size:
-            raise OSError(errno.ENOSPC, "No space left on device")
+    def _free(self) -> int:
+        found = os.statvfs(self._folder if self._folder.is_dir() else self._root)
+        return found.f_bavail * found.f_frsize
 
     def _of_file(self, name: str, file: str, why: str, *, is_gone: bool) -> FileError:
         remedy = "use another backup, or look who else writes there"

@@ -148,6 +148,7 @@ def backed_up(run: Run, survivor: Survivor, place: Place) -> Record:
     """Backup of what a survivor has, in the target. Raises ProblemsError; then there is none."""
     try:
         place.target.check()
+        place.target.require_room(survivor.status.db_size)
         take.ensure_signing_key(run)
         if has_majority(seen(run)):
             what = "etcd has got its majority again meanwhile, and takes writes"

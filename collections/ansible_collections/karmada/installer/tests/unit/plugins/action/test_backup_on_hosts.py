@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests im
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
     record,
     take,
+    targets,
     trial,
     verification,
     workplace,
@@ -99,6 +100,14 @@ def perform(runs: Runs, folder: Path, *, check: bool = False, **arguments: Any) 
 def test_what_is_due_is_decided(runs: Runs, tmp_path: Path) -> None:
     found, _ = perform(runs, tmp_path)
     assert (found["changed"], found["on_hosts"], found["troubles"]) == (False, ["nightly"], [])
+
+
+def test_a_place_without_room_is_told_before_a_host_is_asked(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets.DirectoryTarget, "_free", lambda _self: 0)
+    with pytest.raises(ProblemsError, match="MiB there, and 0 MiB are free"):
+        perform(runs, tmp_path)
 
 
 def test_where_none_is_due_no_host_is_asked(runs: Runs, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.backup_series import document
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 
+SIZE = 3 << 20
+
 
 class Etcd:
     """Three members; the follower lags behind until it is asked for what a majority has acknowledged."""
@@ -34,7 +36,9 @@ class Etcd:
 
     def status(self) -> list[EndpointStatus]:
         return [
-            EndpointStatus(f"https://{name}:2379", healthy=True, version="3.6.16", leader=name == "a", revision=at)
+            EndpointStatus(
+                f"https://{name}:2379", healthy=True, version="3.6.16", leader=name == "a", revision=at, db_size=SIZE
+            )
             for name, at in (("a", 90), ("b", 40), ("c", 40))
         ]
 
@@ -71,6 +75,21 @@ def test_a_follower_catches_up_before_it_sends_and_a_snapshot_that_is_older_is_n
     assert caught.value.problems[0].reason is Reason.INVALID_BACKUP
     assert [each for each, _ in etcd.asked] == ["revision", "snapshot"]
     assert {url for _, url in etcd.asked} <= {"https://b:2379", "https://c:2379"}
+
+
+def test_a_place_without_room_is_told_before_a_member_sends_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    etcd = Etcd()
+    monkeypatch.setattr(access, "connect", lambda _run: etcd)
+    run = fake_run(samples.document({}), FakeCluster("host"), stored=samples.state(backup_key=record.new_signing_key()))
+    wanted = Wanted.of(backups.resolved([document()], run.deployment)[0])
+    target = DirectoryTarget("prod", tmp_path, "")
+    monkeypatch.setattr(target, "_free", lambda: SIZE - 1)
+    with pytest.raises(ProblemsError, match="a backup takes 3 MiB there, and 2 MiB are free"):
+        take.backup(run, wanted, target, Purpose.SCHEDULED)
+    assert etcd.asked == []
 
 
 class Counting:

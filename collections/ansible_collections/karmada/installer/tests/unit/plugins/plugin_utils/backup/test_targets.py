@@ -6,8 +6,12 @@ from __future__ import annotations
 import errno
 import io
 import os
+import socket
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -264,12 +268,52 @@ def test_answers_of_a_bucket_have_remedies(code: str, remedy: str) -> None:
     account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
     bucket = S3("backups", "https://s3.example.com", "us-west-2", "", "store")
     target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account)
-    with Stubber(target._client) as stub:
+    with Stubber(target._asking) as stub:
         stub.add_client_error("put_object", code, "no", 403)
         with pytest.raises(ProblemsError) as error:
             target.check()
     target.close()
     assert remedy in told(error)
+
+
+@pytest.fixture
+def silent_store() -> Iterator[str]:
+    """URL of a store that accepts connections and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(16)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_store_that_accepts_and_never_answers_is_told_soon(
+    silent_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ansible_collections.karmada.installer.plugins.plugin_utils.backup import s3  # noqa: PLC0415 - takes a second
+
+    # At most these seconds in all are spent on it, and pauses of a second or two between them.
+    assert s3.ASK_SECONDS * s3.ASK_ATTEMPTS <= 30
+    monkeypatch.setattr(s3, "ASK_SECONDS", 0.2)
+    account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
+    target: Any = targets.opened(
+        wanted(S3("b", silent_store, "us-west-2", "", "store")), "prod", None, lambda *_: account
+    )
+    for ask in (target.check, target.names, lambda: target.abandoned(NOW)):
+        begun = time.monotonic()
+        with pytest.raises(ProblemsError) as error:
+            ask()
+        assert "Read timeout" in told(error)
+        assert time.monotonic() - begun < 20
+    target.close()
+
+
+def test_room_is_looked_at_before_anything_is_done_for_a_backup(
+    target: DirectoryTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets.os, "statvfs", lambda _path: SimpleNamespace(f_bavail=100, f_frsize=1 << 20))
+    target.require_room(100 << 20)
+    with pytest.raises(ProblemsError) as error:
+        target.require_room(200 << 20)
+    assert "a backup takes 200 MiB there, and 100 MiB are free" in told(error)
 
 
 class FullDisk:
