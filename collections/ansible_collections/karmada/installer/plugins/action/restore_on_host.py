@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
     new_data,
     on_hosts,
     survivor_copy,
+    under_way,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import refusal_of
@@ -45,7 +46,7 @@ class ActionModule(HostFileAction):
             return act()
         if self.host_name not in new_data.members(self.karmada.state) and arguments["state"] == COUNTED:
             return {"changed": False}
-        restore = on_hosts.restore_of(self.karmada)
+        restore = under_way.restore_of(self.karmada)
         if self.host_name not in restore.members:
             return {"changed": False}
         return self._made(arguments["snapshot"]) if arguments["state"] == MADE else self._counted()

@@ -87,7 +87,7 @@ def beside(documents: Iterable[Any], deployment: Mapping[str, Any], source: str 
 
 def of_objects(objects: Iterable[Mapping[str, Any]], deployment: Mapping[str, Any]) -> list[dict[str, Any]]:
     """EtcdBackups of this control plane among the objects of a namespace, resolved. Raises ProblemsError."""
-    return resolved(companions.that_name(objects, deployment), deployment)
+    return companions.of_objects(BACKUP, objects, deployment, _never_comes)
 
 
 def names_of_objects(objects: Iterable[Mapping[str, Any]], deployment: Mapping[str, Any]) -> list[str]:

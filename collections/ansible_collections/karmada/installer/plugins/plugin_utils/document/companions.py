@@ -28,6 +28,16 @@ def that_name(objects: Iterable[Mapping[str, Any]], deployment: Mapping[str, Any
     return [each for each in objects if _deployment_of(each) == name]
 
 
+def of_objects(
+    kind: ObjectKind,
+    objects: Iterable[Mapping[str, Any]],
+    deployment: Mapping[str, Any],
+    check: Check = lambda _written, _place: (),
+) -> list[dict[str, Any]]:
+    """Those of this control plane among the objects of a namespace, resolved. Raises ProblemsError."""
+    return resolved(kind, that_name(objects, deployment), deployment, check=check)
+
+
 def resolved(
     kind: ObjectKind,
     documents: Iterable[Mapping[str, Any]],

@@ -72,7 +72,7 @@ def beside(documents: Iterable[Any], deployment: Mapping[str, Any], source: str 
 
 def of_objects(objects: Iterable[Mapping[str, Any]], deployment: Mapping[str, Any]) -> list[dict[str, Any]]:
     """EtcdRestores of this control plane among the objects of a namespace, resolved. Raises ProblemsError."""
-    return resolved(companions.that_name(objects, deployment), deployment)
+    return companions.of_objects(RESTORE, objects, deployment)
 
 
 def resolved(

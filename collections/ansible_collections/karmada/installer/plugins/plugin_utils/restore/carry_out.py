@@ -41,6 +41,7 @@ from .plan import (
 from .release import Releasing
 from .source import judged
 from .turn import DONE, STOPS, TOLD, Delivered, Done
+from .under_way import restore_of
 
 #: How a user goes without a backup of what is there.
 _WITHOUT = "-e restore_without_backup"
@@ -226,9 +227,7 @@ class Restoring:
 
     @property
     def _restore(self) -> RestoreState:
-        if self.run.state.restore is None:
-            raise AssertionError("there is no restore on record")
-        return self.run.state.restore
+        return restore_of(self.run)
 
     @property
     def series(self) -> str:

@@ -30,6 +30,7 @@ from ..pki import x509
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from . import etcd_checks
+from .impossible import impossible
 from .plan import is_released, may_begin_anew
 
 _EXAMPLE = """\
@@ -133,7 +134,7 @@ def opened(run: Run, asked: Asked) -> Place:
     if wanted.series not in all_series:
         what = f"there is no {BACKUP_KIND} {wanted.series} for {run.name}"
         remedy = f"name one of {', '.join(all_series)}" if all_series else "write it beside the document"
-        raise ProblemsError(_problem(what, f"{wanted.place}: spec.backupRef.name", remedy))
+        raise ProblemsError(impossible(what, f"{wanted.place}: spec.backupRef.name", remedy))
     series = all_series[wanted.series]
     return Place(wanted, series, backup_series.opened(run, series))
 
@@ -211,7 +212,7 @@ def goes_on(run: Run, asked: Asked, under_way: RestoreState, generation: int) ->
     if is_released(under_way):
         # There is no way back from there.
         remedy = "have its release come to its end first: karmada.installer.release"
-    raise ProblemsError(_problem(what, run.place.where, remedy), "nothing was changed")
+    raise ProblemsError(impossible(what, run.place.where, remedy), "nothing was changed")
 
 
 def _meant(run: Run, asked: Asked, under_way: RestoreState) -> str:
@@ -272,7 +273,7 @@ def refuse_place(run: Run) -> None:
     if run.place.etcd_apart:
         what = "its etcd is on plain hosts, and the rest of it in pods: nothing can restore that yet"
         remedy = "restore its backup into etcd by hand, with etcdutl, or run all of it in pods or on hosts"
-        raise ProblemsError(_problem(what, run.place.where, remedy), "nothing was stopped, and nothing was changed")
+        raise ProblemsError(impossible(what, run.place.where, remedy), "nothing was stopped, and nothing was changed")
 
 
 def look(run: Run) -> Live:
@@ -328,7 +329,7 @@ def refuse_backup(run: Run, chosen: Chosen, live: Live, asked: Asked, others: Se
 
 def _etcd(run: Run) -> Iterator[Problem]:
     if not run.state.etcd.bootstrapped or not run.state.etcd.members:
-        yield _problem("its etcd has never worked", run.place.where, "run karmada.installer.install first")
+        yield impossible("its etcd has never worked", run.place.where, "run karmada.installer.install first")
 
 
 def _versions(run: Run, chosen: Chosen) -> Iterator[Problem]:
@@ -340,17 +341,17 @@ def _versions(run: Run, chosen: Chosen) -> Iterator[Problem]:
     ):
         if now.split(".")[:2] != before.split(".")[:2] or (what == "Karmada" and now != before):
             remedy = "install the version of the backup first, or use another backup"
-            yield _problem(f"it is of {what} {before}, and the control plane has {now}", chosen.where, remedy)
+            yield impossible(f"it is of {what} {before}, and the control plane has {now}", chosen.where, remedy)
     if chosen.record.encryption_provider != run.spec.encryption_provider:
         then_by, now_by = chosen.record.encryption_provider, run.spec.encryption_provider
         what = f"its Secrets are encrypted by {then_by}, and those of the control plane by {now_by}"
-        yield _problem(what, chosen.where, "set spec.encryptionAtRest as it was, or use another backup")
+        yield impossible(what, chosen.where, "set spec.encryptionAtRest as it was, or use another backup")
 
 
 def _mode(run: Run, chosen: Chosen) -> Iterator[Problem]:
     if chosen.record.mode != run.spec.mode:
         remedy = "use a backup of this control plane as it runs now"
-        yield _problem(
+        yield impossible(
             f"it is of mode {chosen.record.mode}, and the control plane has {run.spec.mode}", chosen.where, remedy
         )
 
@@ -364,9 +365,9 @@ def _authorities(run: Run, chosen: Chosen) -> Iterator[Problem]:
             known = AuthorityRecord(x509.fingerprint(pair.certificate), "")
         if known is None or known.fingerprint != x509.fingerprint(pair.certificate):
             what = f"it was taken with another authority {name}, so that what was issued by that would be refused"
-            yield _problem(what, chosen.where, "use a backup that was taken after the authority was replaced")
+            yield impossible(what, chosen.where, "use a backup that was taken after the authority was replaced")
         elif x509.expiry(pair.certificate) <= run.now:
-            yield _problem(f"authority {name} has ended", run.place.where, "renew it first")
+            yield impossible(f"authority {name} has ended", run.place.where, "renew it first")
 
 
 def _foreign_agents(run: Run, record: Record, live: Live, named: Sequence[str]) -> Iterator[Problem]:
@@ -379,7 +380,7 @@ def _foreign_agents(run: Run, record: Record, live: Live, named: Sequence[str]) 
         what = "its agent was installed by somebody else, so that it may not be locked out by certificates"
     for name in sorted(pulling - run.state.members.keys() - set(named)):
         remedy = f"""stop the agent there, and name the member: -e '{{"restore_foreign_agents": ["{name}"]}}'"""
-        yield _problem(what, f"member {name}", remedy)
+        yield impossible(what, f"member {name}", remedy)
 
 
 def _same_keys(run: Run, chosen: Chosen, keys: Sequence[Any]) -> None:
@@ -394,7 +395,7 @@ def _same_keys(run: Run, chosen: Chosen, keys: Sequence[Any]) -> None:
     wrong = [name for name, (before, now) in pairs.items() if not hmac.compare_digest(before, now)]
     if wrong:
         remedy = "use a backup that was taken since it was replaced"
-        raise ProblemsError([_problem(f"{name} was another one", chosen.where, remedy) for name in wrong])
+        raise ProblemsError([impossible(f"{name} was another one", chosen.where, remedy) for name in wrong])
 
 
 def no_key(why: str) -> Problem:
@@ -403,14 +404,14 @@ def no_key(why: str) -> Problem:
         f"name a Secret with a private key of a recipient (spec.identitySecretRef of the {restores.KIND}), "
         "or a file with it: -e restore_identity=FILE, in AWX by a credential of the type Karmada backup key"
     )
-    return _problem(f"{why}, and no private key is here", "restore_identity", remedy)
+    return impossible(f"{why}, and no private key is here", "restore_identity", remedy)
 
 
 def require_named(under_way: RestoreState, name: str, where: str) -> None:
     """Raise ProblemsError if the restore on record is not that of the EtcdRestore that is meant."""
     if name not in ("", under_way.name):
         remedy = f"decide upon {under_way.name} first"
-        raise ProblemsError(_problem(f"the restore of it is {under_way.name}, not {name}", where, remedy))
+        raise ProblemsError(impossible(f"the restore of it is {under_way.name}, not {name}", where, remedy))
 
 
 def loss(run: Run, chosen: Chosen, live: Live) -> list[str]:
@@ -452,7 +453,3 @@ def require_confirmed(chosen: Chosen, told: Sequence[str], confirm: str) -> None
         Problem(what, chosen.wanted.place, remedy, reason=Reason.RESTORE_NOT_CONFIRMED),
         "nothing was stopped, and nothing was changed",
     )
-
-
-def _problem(what: str, where: str, remedy: str) -> Problem:
-    return Problem(what, where, remedy, reason=Reason.RESTORE_IMPOSSIBLE)

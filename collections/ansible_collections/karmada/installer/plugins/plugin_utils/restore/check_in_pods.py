@@ -10,9 +10,10 @@ from ..etcd.client import EndpointStatus
 from ..kube.errors import ApiError
 from ..kube.objects import quantity
 from ..labels import OWNER_LABEL
-from ..problems import Problem, Reason, number_of
+from ..problems import Problem, number_of
 from ..render import cluster_layout, etcd_restore
 from ..run.run import Run
+from .impossible import impossible
 from .new_data import COPIES, LEAST_BUMP, MOST_LOG, NEW_LOG, members, old_folders
 
 
@@ -28,7 +29,7 @@ def storage(run: Run) -> Iterator[Problem]:
     if run.state.etcd.storage == "emptyDir":
         what = "members of etcd keep their data in their pods (emptyDir), and it would go with them"
         remedy = "install a control plane with volumes, and restore it there"
-        yield _problem(what, "spec.components.etcd.local.volumeData", remedy)
+        yield impossible(what, "spec.components.etcd.local.volumeData", remedy)
 
 
 def statuses(run: Run) -> list[EndpointStatus]:
@@ -55,7 +56,7 @@ def data_there(run: Run) -> Iterator[Problem]:
     if there:
         remedy = "keep what is in them, and delete them; or use another namespace, without hostPath"
         what = f"data of an etcd is there already: {', '.join(there)}"
-        yield _problem(what, f"namespace {run.namespace}", remedy)
+        yield impossible(what, f"namespace {run.namespace}", remedy)
 
 
 def _claims(run: Run, size: int, there: int) -> Iterator[Problem]:
@@ -77,7 +78,7 @@ def _claims(run: Run, size: int, there: int) -> Iterator[Problem]:
         if status.get("phase") != "Bound":
             what = "it is not there" if claim is None else f"it is {status.get('phase', 'Pending')} and has no volume"
             remedy = f"have member {member} get a volume: the controller of its StatefulSet makes the claim"
-            yield _problem(what, place, remedy)
+            yield impossible(what, place, remedy)
             continue
         has = quantity((status.get("capacity") or {}).get("storage")) or 0
         if run.state.etcd.storage == "volumeClaim" and has < needed + taken:
@@ -89,7 +90,7 @@ def _claims(run: Run, size: int, there: int) -> Iterator[Problem]:
                 if run.state.restore and not run.state.restore.is_over:
                     remedy = "enlarge the claim: old data cannot go (restore_cleanup) before the restore is over"
             what = f"it has {int(has) >> 20} MiB, and {needed >> 20} MiB are needed beside {data}"
-            yield _problem(what, place, remedy)
+            yield impossible(what, place, remedy)
 
 
 def _pods(run: Run) -> Iterator[Problem]:
@@ -102,8 +103,4 @@ def _pods(run: Run) -> Iterator[Problem]:
         except ApiError as error:
             what = f"a pod that makes new data of etcd beside the old is not admitted: {error}"
             remedy = "have the account of this run create and patch pods there, and let policies and quotas admit it"
-            yield _problem(what, f"namespace {run.namespace} of the host cluster", remedy)
-
-
-def _problem(what: str, where: str, remedy: str) -> Problem:
-    return Problem(what, where, remedy, reason=Reason.RESTORE_IMPOSSIBLE)
+            yield impossible(what, f"namespace {run.namespace} of the host cluster", remedy)

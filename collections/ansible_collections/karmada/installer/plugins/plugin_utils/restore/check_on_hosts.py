@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from ..components import hosts as component_hosts
 from ..etcd import on_hosts as etcd_on_hosts
 from ..etcd.client import EndpointStatus
-from ..problems import Problem, Reason
+from ..problems import Problem
 from ..render import units
 from ..run.run import Run
+from .impossible import impossible
 from .new_data import COPIES, members
 
 
@@ -38,10 +39,10 @@ def _members(run: Run) -> Iterator[Problem]:
         what = (
             f"its members of etcd are {', '.join(members(run.state))}, and by the document {', '.join(sorted(wanted))}"
         )
-        yield _problem(what, "spec.hosts", "name the hosts that have members now; change them after the restore")
+        yield impossible(what, "spec.hosts", "name the hosts that have members now; change them after the restore")
     if run.leaving:
         what = f"{', '.join(run.leaving)} left the document, and may run something of it still"
-        yield _problem(what, "spec.hosts", "run karmada.installer.install first, or name them again")
+        yield impossible(what, "spec.hosts", "run karmada.installer.install first, or name them again")
 
 
 def _room(run: Run, size: int) -> Iterator[Problem]:
@@ -57,7 +58,7 @@ def _room(run: Run, size: int) -> Iterator[Problem]:
             remedy = "free space there"
             if run.state.restore and run.state.restore.is_over and run.state.restore.aside:
                 remedy += ": karmada.installer.restore_cleanup removes old data of etcd"
-            yield _problem(what, f"host {name}", remedy)
+            yield impossible(what, f"host {name}", remedy)
 
 
 def statuses(run: Run) -> list[EndpointStatus]:
@@ -75,7 +76,3 @@ def data_there(run: Run) -> Iterator[Problem]:
     """Nothing: preflight looks at the folders of hosts."""
     del run
     yield from ()
-
-
-def _problem(what: str, where: str, remedy: str) -> Problem:
-    return Problem(what, where, remedy, reason=Reason.RESTORE_IMPOSSIBLE)

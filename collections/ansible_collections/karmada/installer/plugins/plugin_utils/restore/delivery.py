@@ -25,6 +25,7 @@ from ..render import cluster_layout, etcd_restore, etcd_survivor
 from ..run.run import Run
 from . import pods
 from .check import Chosen
+from .under_way import restore_of
 
 #: Certificate that members show one another.
 PEER_CERTIFICATE = "etcd-peer-client"
@@ -51,7 +52,7 @@ def prepare(run: Run, chosen: Chosen, keys: Sequence[Any], timeout: float) -> No
     except OSError as error:
         raise workplace.unusable(error) from None
     with run.writing("note that the data of every member is prepared"):
-        restore = _of(run)
+        restore = restore_of(run)
         run.save(replace(run.state, restore=replace(restore, prepared=restore.members)))
     forget(run)
 
@@ -84,7 +85,7 @@ def _begun(run: Run) -> bool:
 
 def _begin_anew(run: Run) -> None:
     with run.writing("begin the new data of etcd anew"):
-        restore = _of(run)
+        restore = restore_of(run)
         half = f"gen-{restore.generation}"
         again = replace(restore, generation=restore.generation + 1, prepared=(), aside=(*restore.aside, half))
         run.save(replace(run.state, restore=again))
@@ -93,7 +94,7 @@ def _begin_anew(run: Run) -> None:
 
 
 def _made(run: Run, snapshot: Path, timeout: float) -> None:
-    new = new_data(run, _of(run))
+    new = new_data(run, restore_of(run))
     nodes = pods.nodes(run)
     wanted = [
         etcd_restore.pod(run.instance, each, new, raft_snapshot.FILE, nodes.get(each.name, "")) for each in new.members
@@ -151,12 +152,6 @@ def _wait_until_done(run: Run, pod: str, deadline: float) -> None:
 def _phase(run: Run, pod: str) -> str:
     live = run.host_cluster.get("v1", "Pod", pod, run.namespace)
     return str((live or {}).get("status", {}).get("phase", "")) if live else "Failed"
-
-
-def _of(run: Run) -> RestoreState:
-    if run.state.restore is None:
-        raise AssertionError("there is no restore on record")
-    return run.state.restore
 
 
 def _trouble(pod: str, what: str) -> ProblemsError:

@@ -20,7 +20,6 @@ from ..backup.verification import COUNTED
 from ..components import etcd_configuration
 from ..components import hosts as component_hosts
 from ..components.hosts import Host
-from ..components.state import RestoreState
 from ..components.table import ETCD, KARMADA_APISERVER, KARMADA_CA, KARMADA_CONTROLLER_MANAGER, ON_HOSTS
 from ..components.types import EtcdMember
 from ..document.backups import Wanted
@@ -38,6 +37,7 @@ from .check import Asked, Chosen
 from .check_on_hosts import statuses
 from .means import FENCED, GOES_ON, STAGES, Means
 from .plan import Step, is_partial
+from .under_way import restore_of
 
 #: Tasks of the role, by the name of their file. A step whose name is not here ends with its begin.
 BACKED_UP, PREPARED, STOPPED, ETCD_STARTED, COUNTS, HELD = (
@@ -233,13 +233,6 @@ def common(run: Run) -> int:
     """Revision that all members have, at which their content is compared; 0 if one of them does not answer."""
     found = statuses(run)
     return common_revision(found) if found and all(each.healthy for each in found) else 0
-
-
-def restore_of(run: Run) -> RestoreState:
-    """The restore that is under way."""
-    if run.state.restore is None:
-        raise AssertionError("there is no restore on record")
-    return run.state.restore
 
 
 def new_data_of(run: Run) -> NewData:

@@ -15,6 +15,7 @@ from . import held, partial
 from .check import Asked
 from .means import Means
 from .plan import Goal, Step, is_partial, is_quarantined
+from .under_way import restore_of
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,7 @@ class Releasing:
 
     @property
     def _journal(self) -> RestoreState:
-        if self.run.state.restore is None:
-            raise AssertionError("there is no restore on record")
-        return self.run.state.restore
+        return restore_of(self.run)
 
     @property
     def _decides(self) -> bool:

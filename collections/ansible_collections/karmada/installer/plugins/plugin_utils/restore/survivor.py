@@ -36,6 +36,7 @@ from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from . import check, etcd_checks, survivor_copy
 from .check import Asked, Place
+from .impossible import impossible
 from .survivor_copy import Copy
 
 #: Age of an etcd that no backup tells anything of: the bump of the revision allows for so many years.
@@ -152,7 +153,9 @@ def backed_up(run: Run, survivor: Survivor, place: Place) -> Record:
         take.ensure_signing_key(run)
         if has_majority(seen(run)):
             what = "etcd has got its majority again meanwhile, and takes writes"
-            raise ProblemsError(_problem(what, run.place.where, "see what it has, and take a backup"), NOTHING_CHANGED)
+            raise ProblemsError(
+                impossible(what, run.place.where, "see what it has, and take a backup"), NOTHING_CHANGED
+            )
         if copy := survivor.copy:
             told = {"file": str(copy.path), "beginning": copy.beginning.plain}
             return _stored(run, survivor, place, told, copy.hash)
@@ -212,16 +215,16 @@ def seen(run: Run) -> dict[str, EndpointStatus]:
 def not_lost(name: str, statuses: Mapping[str, EndpointStatus], where: str) -> Iterator[Problem]:
     """Reasons why nobody has to go on with what one member has, by what all have answered."""
     if name not in statuses:
-        yield _problem(f"{name} is no member of etcd", where, f"name one of {', '.join(sorted(statuses))}")
+        yield impossible(f"{name} is no member of etcd", where, f"name one of {', '.join(sorted(statuses))}")
         return
     answering = {each for each, status in statuses.items() if status.cause is None}
     if has_majority(statuses):
         what = f"etcd has its majority ({', '.join(sorted(answering))} answer), so nothing that it took is lost"
-        yield _problem(what, where, "replace the lost members with karmada.installer.install, or restore a backup")
+        yield impossible(what, where, "replace the lost members with karmada.installer.install, or restore a backup")
     elif len(answering) * 2 > len(statuses):
         what = f"most members have their data ({', '.join(sorted(answering))} answer), and only no leader"
         remedy = "have them reach one another, and nothing is lost"
-        yield _problem(what, where, remedy)
+        yield impossible(what, where, remedy)
 
 
 def unfit(etcd: EtcdState, name: str, status: EndpointStatus, version: str, where: str) -> Iterator[Problem]:
@@ -230,15 +233,15 @@ def unfit(etcd: EtcdState, name: str, status: EndpointStatus, version: str, wher
     on_record = record.id if record else ""
     remedy = "name another member, or restore a backup"
     if status.learner:
-        yield _problem(f"{name} has not come to its vote", where, remedy)
+        yield impossible(f"{name} has not come to its vote", where, remedy)
     elif status.member_id and on_record and on_record != status.member_id:
         what = f"the data of {name} is not that of the member on record ({status.member_id}, not {on_record})"
-        yield _problem(what, where, remedy)
+        yield impossible(what, where, remedy)
     if status.revision <= _EMPTY:
-        yield _problem(f"{name} has no data", where, remedy)
+        yield impossible(f"{name} has no data", where, remedy)
     if _minor(status.version) != _minor(version):
         what = f"{name} runs etcd {status.version}, and the control plane has {version}"
-        yield _problem(what, where, "restore it by the version of the collection that has installed it")
+        yield impossible(what, where, "restore it by the version of the collection that has installed it")
 
 
 def has_majority(statuses: Mapping[str, EndpointStatus]) -> bool:
@@ -253,7 +256,7 @@ def superseded(status: EndpointStatus, backups: Sequence[Record], where: str) ->
     same = [each for each in _of_same(status, backups) if each.revision >= status.revision]
     if found := max(same, key=lambda each: each.revision, default=None):
         what = f"backup {found.name} has revision {found.revision}, and this member {status.revision}: it has no more"
-        yield _problem(what, where, "restore that, without a survivor")
+        yield impossible(what, where, "restore that, without a survivor")
 
 
 def _of_same(status: EndpointStatus, backups: Sequence[Record]) -> list[Record]:
@@ -296,12 +299,12 @@ def _minor(version: str) -> list[str]:
 def _asked_for_another(place: Place, name: str) -> Iterator[Problem]:
     if place.wanted.backup:
         what = f"it names the backup {place.wanted.backup}, and {name} is named as survivor"
-        yield _problem(what, f"{place.wanted.place}: spec.backup", "take one of the two out")
+        yield impossible(what, f"{place.wanted.place}: spec.backup", "take one of the two out")
 
 
 def _silent(name: str, status: EndpointStatus, where: str) -> Problem:
     what = f"member {name} does not answer: {status.message}"
-    return _problem(what, where, "run it without check mode: it looks into a copy of its data, and asks before more")
+    return impossible(what, where, "run it without check mode: it looks into a copy of its data, and asks before more")
 
 
 def _require_confirmed(name: str, told: Sequence[str], asked: Asked, place: Place) -> None:
@@ -315,7 +318,3 @@ def _require_confirmed(name: str, told: Sequence[str], asked: Asked, place: Plac
         remedy = f"if that is meant: spec.confirm of the {restores.KIND}, or -e restore_confirm={name}"
     problem = Problem(what, place.wanted.place, remedy, reason=Reason.RESTORE_NOT_CONFIRMED)
     raise ProblemsError(problem, NOTHING_CHANGED)
-
-
-def _problem(what: str, where: str, remedy: str) -> Problem:
-    return Problem(what, where, remedy, reason=Reason.RESTORE_IMPOSSIBLE)

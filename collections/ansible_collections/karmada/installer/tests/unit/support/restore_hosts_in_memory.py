@@ -31,6 +31,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
     agents,
     on_hosts,
+    under_way,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
@@ -291,7 +292,7 @@ class Role:
 
     def prepared(self) -> None:
         run = a_run(self.world, self.runs, self.goal)
-        restore = on_hosts.restore_of(run)
+        restore = under_way.restore_of(run)
         for name in restore.members:
             folders, folder = self.world.machines[name].folders, on_hosts.folder(run, name).rpartition("/")[2]
             assert folder not in folders, f"{folder} is there, and the host refuses it"
