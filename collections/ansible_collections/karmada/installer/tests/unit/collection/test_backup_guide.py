@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 
 import yaml
@@ -62,6 +63,22 @@ def test_the_example_is_a_backup_that_is_accepted_and_names_keys_that_are_read()
     for file in (record.SNAPSHOT, record.KEYS, record.RECORD):
         assert file in PAGE
     assert f"~/.cache/karmada-installer/{workplace.folder().name}`" in PAGE
+
+
+def test_samples_of_a_timer_and_of_cron_start_the_same_command() -> None:
+    units = {}
+    for block in re.findall(r"^```ini\n# /etc/systemd/system/(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL):
+        head, _, text = block.partition("\n")
+        units[re.split(r"[ ,]", head)[0]] = text
+    assert units.keys() == {"karmada-backup.service", "karmada-backup.timer"}
+    timer, service = configparser.ConfigParser(), configparser.ConfigParser()
+    timer.read_string(units["karmada-backup.timer"])
+    service.read_string(units["karmada-backup.service"])
+    assert (timer["Timer"]["OnCalendar"], timer["Install"]["WantedBy"]) == ("*:0/5", "timers.target")
+    (cron,) = re.findall(r"^# /etc/cron\.d/karmada-backup\n(.*)$", PAGE, flags=re.MULTILINE)
+    assert cron.startswith("*/5 * * * * root cd /srv/karmada && flock -n ")
+    command = service["Service"]["ExecStart"].removeprefix(service["Service"]["WorkingDirectory"] + "/")
+    assert cron.endswith(f" {command}")
 
 
 def test_a_state_that_is_put_back_is_read_again() -> None:
