@@ -13,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup.host_file
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts as etcd_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import seen_on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_restore, units
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
     cleanup,
@@ -24,7 +25,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import refusal_of
 
-SEEN, MADE, COPIED, COUNTED, REMOVED, RESTARTED = "seen", "made", "copied", "counted", "removed", "restarted"
+SEEN, MADE, COPIED, COUNTED, REMOVED = "seen", "made", "copied", "counted", "removed"
+RESTARTED, WOKEN = "restarted", "woken"
 #: Bytes that the data of a member may have: a database of etcd has 8 GiB at most, its log a few files of 64 MiB.
 _MOST_DATA = 16 << 30
 
@@ -33,7 +35,7 @@ class ActionModule(HostFileAction):
     """Look at a host, make the new data of its member of etcd, copy or remove the old, or ask that for its content."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "choices": [SEEN, MADE, COPIED, COUNTED, REMOVED, RESTARTED], "default": SEEN},
+        "state": {"type": "str", "choices": [SEEN, MADE, COPIED, COUNTED, REMOVED, RESTARTED, WOKEN], "default": SEEN},
         "snapshot": {"type": "dict", "default": {}},
     }
 
@@ -41,7 +43,8 @@ class ActionModule(HostFileAction):
         """Take the step, if it concerns this host. A member that cannot be asked is told later, with all others."""
         if self.karmada.stored_state is None or (self.seen.refusal and arguments["state"] == SEEN):
             return {"changed": False}
-        simple = {SEEN: self._seen, COPIED: self._copied, REMOVED: self._removed, RESTARTED: self._restarted}
+        simple = {SEEN: self._seen, COPIED: self._copied, REMOVED: self._removed}
+        simple |= {RESTARTED: self._restarted, WOKEN: self._woken}
         if act := simple.get(arguments["state"]):
             return act()
         if self.host_name not in new_data.members(self.karmada.state) and arguments["state"] == COUNTED:
@@ -173,6 +176,19 @@ class ActionModule(HostFileAction):
         found = self.on_host("_host_restore", state=RESTARTED, units=names)
         if found.get("failed"):
             return found
+        changes = [f"restart {each}" for each in found["restarted"]]
+        return {"changed": bool(changes), "changes": changes}
+
+    def _woken(self) -> dict[str, Any]:
+        """Restart the agents that run here. Where that fails they log in later by themselves, and nothing waits."""
+        names = on_hosts.agents(self.karmada, self.host_name)
+        if not names or self.seen.refusal:
+            return {"changed": False}
+        found, refusal = refusal_of(lambda: self.on_host("_host_restore", state=RESTARTED, units=names))
+        if refusal:
+            what = f"its agents could not be restarted, and may take minutes to log in again: {refusal}"
+            self.karmada.tell(Problem.warning(what, Reason.HOST_STEP_FAILED, f"host {self.host_name}"))
+            return {"changed": False}
         changes = [f"restart {each}" for each in found["restarted"]]
         return {"changed": bool(changes), "changes": changes}
 

@@ -33,8 +33,9 @@ options:
         V(removed) removes the folders of old data that the state names as put aside, and no other: refused if one is
         used, by the state or by a process on the host, or is no folder. Links are not followed.
       - V(restarted) restarts karmada-controller-manager, if it runs here, because members are let go.
+      - V(woken) restarts the agents of members that run here, because API servers accept them again.
     type: str
-    choices: [seen, made, copied, counted, removed, restarted]
+    choices: [seen, made, copied, counted, removed, restarted, woken]
     default: seen
   snapshot:
     description: The file here, its size and its SHA-256, as M(karmada.installer.restore) has delivered it.

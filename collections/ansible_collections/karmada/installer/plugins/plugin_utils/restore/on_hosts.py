@@ -20,7 +20,14 @@ from ..backup.verification import COUNTED
 from ..components import etcd_configuration
 from ..components import hosts as component_hosts
 from ..components.hosts import Host
-from ..components.table import ETCD, KARMADA_APISERVER, KARMADA_CA, KARMADA_CONTROLLER_MANAGER, ON_HOSTS
+from ..components.table import (
+    ETCD,
+    KARMADA_AGENT_ON_HOST,
+    KARMADA_APISERVER,
+    KARMADA_CA,
+    KARMADA_CONTROLLER_MANAGER,
+    ON_HOSTS,
+)
 from ..components.types import EtcdMember
 from ..document.backups import Wanted
 from ..encoding import base64_text
@@ -40,13 +47,14 @@ from .plan import Step, is_partial
 from .under_way import restore_of
 
 #: Tasks of the role, by the name of their file. A step whose name is not here ends with its begin.
-BACKED_UP, PREPARED, STOPPED, ETCD_STARTED, COUNTS, HELD = (
+BACKED_UP, PREPARED, STOPPED, ETCD_STARTED, COUNTS, HELD, WOKEN = (
     "backed_up",
     "prepared",
     "stopped",
     "etcd_started",
     "counted",
     "held",
+    "woken",
 )
 #: Kind of object → first key and the key after the last one, as a host is asked.
 PREFIXES: Mapping[str, str] = {
@@ -68,6 +76,7 @@ class OnHosts(Means):
         Step.START_SERVERS: STAGES,
         Step.HOLD: HELD,
         Step.START_ALL: STAGES,
+        Step.WAKE_AGENTS: WOKEN,
         Step.LET: HELD,
         Step.BACK_UP_AGAIN: BACKED_UP,
         Step.STOP_ALL: STOPPED,
@@ -314,6 +323,12 @@ def restarted(run: Run, name: str) -> list[str]:
     """Units of a host that begin anew when something is let go."""
     views = run.on_host(name).components([KARMADA_CONTROLLER_MANAGER.name])
     return [units.unit_name(run.instance, each) for each in views]
+
+
+def agents(run: Run, name: str) -> list[str]:
+    """Units of agents on a host, of members that are joined. They were locked out, and wait longer after each try."""
+    views = run.on_host(name).components([KARMADA_AGENT_ON_HOST.name])
+    return [units.unit_name(run.instance, each) for each in views if each.member in run.state.members]
 
 
 def _refuse(what: str, where: str, remedy: str) -> NoReturn:

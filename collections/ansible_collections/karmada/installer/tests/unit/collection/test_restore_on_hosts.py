@@ -217,6 +217,14 @@ def test_controllers_begin_anew_once_where_something_is_let_go(tmp_path: Path) -
     assert {host for name, host, _given in steps if name == restarted} == set(HOSTS)
 
 
+@pytest.mark.parametrize("entry", ["release", "undo"])
+def test_agents_on_hosts_begin_anew_when_they_are_accepted_again(tmp_path: Path, entry: str) -> None:
+    steps = played(tmp_path, step("WakeAgents", "woken"), entry=entry)
+    woken = "restore_on_host woken"
+    assert order_of(steps) == [*DECIDE, woken, *DECIDE]
+    assert {host for name, host, _given in steps if name == woken} == set(HOSTS)
+
+
 @pytest.mark.parametrize(("entry", "goal"), [("release", "release"), ("undo", "undo")])
 def test_members_of_etcd_start_together(tmp_path: Path, entry: str, goal: str) -> None:
     steps = played(tmp_path, step("StartFormer", "etcd_started"), entry=entry)

@@ -322,6 +322,8 @@ class Role:
             if self.action().release.begin():
                 self.world.moment()
                 self.world.begun_anew += 1
+        elif tasks == on_hosts.WOKEN:
+            self.world.moment()
         elif tasks == on_hosts.BACKED_UP:
             return Done("" if self.troubles else BACKUP_BEFORE, self.troubles)
         else:
