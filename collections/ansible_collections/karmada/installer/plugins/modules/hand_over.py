@@ -47,6 +47,7 @@ options:
       - StartServers
       - Hold
       - StartAll
+      - WakeAgents
       - Let
       - BackUpAgain
       - StopAll

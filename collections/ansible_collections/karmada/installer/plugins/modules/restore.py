@@ -74,6 +74,7 @@ options:
       - StartServers
       - Hold
       - StartAll
+      - WakeAgents
       - Let
       - BackUpAgain
       - StopAll

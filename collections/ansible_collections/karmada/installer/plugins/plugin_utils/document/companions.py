@@ -34,7 +34,7 @@ def of_objects(
     deployment: Mapping[str, Any],
     check: Check = lambda _written, _place: (),
 ) -> list[dict[str, Any]]:
-    """Those of this control plane among the objects of a namespace, resolved. Raises ProblemsError."""
+    """Documents of this control plane among the objects of a namespace, resolved. Raises ProblemsError."""
     return resolved(kind, that_name(objects, deployment), deployment, check=check)
 
 
