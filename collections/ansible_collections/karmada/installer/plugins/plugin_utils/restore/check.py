@@ -345,7 +345,7 @@ def _versions(run: Run, chosen: Chosen) -> Iterator[Problem]:
     if chosen.record.encryption_provider != run.spec.encryption_provider:
         then_by, now_by = chosen.record.encryption_provider, run.spec.encryption_provider
         what = f"its Secrets are encrypted by {then_by}, and those of the control plane by {now_by}"
-        yield impossible(what, chosen.where, "set spec.encryptionAtRest as it was, or use another backup")
+        yield impossible(what, chosen.where, "set spec.encryption.provider as it was, or use another backup")
 
 
 def _mode(run: Run, chosen: Chosen) -> Iterator[Problem]:
