@@ -15,7 +15,7 @@ from ..etcd import members_wanted, wanted_on_hosts, ways_in_pods, ways_on_hosts
 from ..kube.errors import collected
 from ..members.plan import Clusters
 from ..pki.certificates import unusable_authorities
-from ..problems import Problem, Reason
+from ..problems import Problem, ProblemsError, Reason
 from ..run import manager, restoring
 from ..run import selection as selected_members
 from ..run.run import Run
@@ -81,33 +81,31 @@ def findings(
         access = pool.submit(collected, partial(_place_access, run, host_cluster))
         registered = pool.submit(lambda: Clusters() if access.result() else member_checks.registered_clusters(run))
         checks: list[Callable[[], Iterable[Problem]]] = [
-            partial(_version, run),
-            partial(_hosts, run, abandoned_hosts)
-            if not run.place.in_pods
-            else partial(_with_host, access, partial(_host, run)),
-            *(
-                (partial(_with_host, access, partial(host_preflight.problems, run, abandoned_hosts)),)
-                if run.place.etcd_apart
-                else ()
-            ),
-            partial(_with_host, access, partial(selected_members.problems, run, registered.result)),
-            partial(_with_host, access, partial(_crds, run)),
-            partial(_with_host, access, partial(_external_etcd, run)),
-            partial(_with_host, access, partial(_etcd_members, run, asked_of_etcd)),
+            partial(_of_place, run, abandoned_hosts),
+            partial(selected_members.problems, run, registered.result),
+            partial(_crds, run),
+            partial(_external_etcd, run),
+            partial(_etcd_members, run, asked_of_etcd),
         ]
         each = member_checks.MemberChecks(run, lambda: not access.result(), registered.result)
         of_members = pool.map(collected, [partial(each.problems, entry) for entry in members])
-        version, *others = pool.map(collected, checks)
+        version, *others = pool.map(
+            collected, [partial(_version, run), *(partial(_with_host, access, check) for check in checks)]
+        )
         wrong = {entry.name: found for entry, found in zip(members, of_members, strict=True)}
     for name, problem in each.of_same_cluster().items():
         wrong[name].append(problem)
-    for name, problems in host_preflight.of_members(run).items():
-        if selected_members.holds(run, name):
-            wrong[name] += problems
+    untold: list[Problem] = []
+    try:
+        for name, problems in host_preflight.of_members(run).items():
+            if selected_members.holds(run, name):
+                wrong[name] += problems
+    except ProblemsError as error:  # such as a release that cannot be followed, which is no problem of a member
+        untold += error.problems
     # One member that follows another place tells of all of them: nothing of this one is to work again.
     moved = [problem for found in wrong.values() for problem in found if problem.reason is Reason.MOVED]
     found = Findings(
-        [problem for found in (version, access.result(), *others) for problem in found] + moved,
+        [problem for found in (version, access.result(), *others, untold, moved) for problem in found],
         {name: rest for name, found in wrong.items() if (rest := [each for each in found if each not in moved])},
     )
     return found.with_members(reach_from_hosts.from_hosts(run))
@@ -140,7 +138,7 @@ def _uninstall_access(run: Run, host_cluster: str) -> Iterable[Problem]:
 
 
 def _with_host(access: Future[list[Problem]], check: Callable[[], Iterable[Problem]]) -> Iterable[Problem]:
-    """Problems of a check; none if the host cluster cannot be used, which is reported without its consequences."""
+    """Problems of a check; none if the place cannot be used, which is reported without its consequences."""
     return check() if not access.result() else ()
 
 
@@ -152,14 +150,15 @@ def _version(run: Run) -> Iterable[Problem]:
 
 
 def _place_access(run: Run, host_cluster: str) -> Iterable[Problem]:
-    """Problems that make the host cluster unusable, such as being another one. Plain hosts are checked one by one."""
-    if not run.place.in_pods:
-        return
-    run.host_cluster.version(retry_seconds=5)
-    lacking = list(account_rights.problems(run))
-    # Without rights, the state that may name the cluster cannot be read either.
+    """Problems that make the place unusable, such as another host cluster. Plain hosts are checked one by one."""
+    lacking: list[Problem] = []
+    if run.place.in_pods:
+        run.host_cluster.version(retry_seconds=5)
+        lacking += account_rights.problems(run)
+        # Without rights, the state that may name the cluster cannot be read either.
+        lacking = lacking or list(host_cluster_identity.problems(run, host_cluster))
     # What another one manages is no concern of this run, whatever else is wrong there.
-    yield from lacking or list(host_cluster_identity.problems(run, host_cluster)) or _managed(run)
+    yield from lacking or _managed(run)
 
 
 def _managed(run: Run) -> Iterable[Problem]:
@@ -168,7 +167,21 @@ def _managed(run: Run) -> Iterable[Problem]:
     return [*manager.verdict(run, run.stored_state).problems, *([held] if held else [])]
 
 
-def _host(run: Run) -> Iterable[Problem]:
+def _of_place(run: Run, abandoned: Sequence[str]) -> Iterable[Problem]:
+    """Problems of the control plane and its place.
+
+    Checks run one after the other, because most of them ask for values that a run determines once.
+    """
+    if run.hosts:
+        yield from collected(partial(host_preflight.problems, run, abandoned))
+    for check in OF_PLACE:
+        yield from collected(partial(check, run))
+
+
+def _versions_of_host_cluster(run: Run) -> Iterable[Problem]:
+    """Clock and version of the host cluster; the only check that needs one, as ``NoCluster`` has neither."""
+    if not run.place.in_pods:
+        return
     yield from cluster_checks.clock(run.host_cluster, "host cluster")
     version = run.host_cluster.version()
     minor = cluster_checks.minor(version)
@@ -188,52 +201,33 @@ def _host(run: Run) -> Iterable[Problem]:
                 Reason.UNTESTED_VERSION,
             )
         )
-    yield from mode_fields.problems(run.deployment)
-    yield from _recorded(run)
-    checks = (
-        namespace_checks.problems,
-        component_checks.storage_class,
-        component_checks.host_path_nodes,
-        component_checks.quota_above_volume,
-        endpoint_checks.node_port,
-        endpoint_checks.leads,
-        endpoint_checks.ingress,
-        endpoint_checks.route,
-        component_checks.flags_and_gates,
-        component_checks.own_images,
-        component_checks.priority_classes,
-        component_checks.pull_secrets,
-        component_checks.audit,
-        component_checks.overlays,
-        fixed_settings.service_subnet,
-    )
-    for check in checks:
-        yield from collected(partial(check, run))
 
 
-def _hosts(run: Run, abandoned: Sequence[str]) -> Iterable[Problem]:
-    yield from host_preflight.problems(run, abandoned)
-    yield from _recorded(run)
-    for check in (
-        endpoint_checks.leads,
-        component_checks.flags_and_gates,
-        component_checks.own_images,
-        component_checks.audit,
-        fixed_settings.service_subnet,
-    ):
-        yield from collected(partial(check, run))
+def _of_mode(run: Run) -> Iterable[Problem]:
+    """Settings without effect where components run on hosts."""
+    return mode_fields.problems(run.deployment)
 
 
-def _recorded(run: Run) -> Iterable[Problem]:
-    """Conflicts with an existing installation. Reading its state and choosing the release may raise as well."""
-    state = run.stored_state
-    if state:
-        releases.choose(run.spec.version, state.version)
-        if not run.place.in_pods:  # else it was asked before all of these
-            yield from _managed(run)
-        yield from unusable_authorities(state, run.spec, run.now)
-        yield from fixed_settings.changed(run)
-        yield from fixed_settings.store(run)
+def _release(run: Run) -> Iterable[Problem]:
+    """Release that an existing installation cannot follow."""
+    if run.stored_state:
+        releases.choose(run.spec.version, run.stored_state.version)
+    return ()
+
+
+def _authorities(run: Run) -> Iterable[Problem]:
+    """Keys of the CAs of an existing installation that cannot be used."""
+    return unusable_authorities(run.stored_state, run.spec, run.now) if run.stored_state else ()
+
+
+def _changed(run: Run) -> Iterable[Problem]:
+    """Settings that an existing installation cannot change."""
+    return fixed_settings.changed(run) if run.stored_state else ()
+
+
+def _store(run: Run) -> Iterable[Problem]:
+    """Location of the data of an existing installation, which cannot change."""
+    return fixed_settings.store(run) if run.stored_state else ()
 
 
 def _external_etcd(run: Run) -> Iterable[Problem]:
@@ -263,3 +257,30 @@ def _crds(run: Run) -> Iterable[Problem]:
     if run.spec.installs_crd:
         run.crds()
     return ()
+
+
+#: Checks of a control plane wherever it runs, each by itself, so that no problem hides another. Where there is no host
+#: cluster, those of pods have nothing to look at: ``NoCluster`` is empty, and no component is a pod.
+OF_PLACE: tuple[Callable[[Run], Iterable[Problem]], ...] = (
+    _versions_of_host_cluster,
+    _of_mode,
+    _release,
+    _authorities,
+    _changed,
+    _store,
+    namespace_checks.problems,
+    component_checks.storage_class,
+    component_checks.host_path_nodes,
+    component_checks.quota_above_volume,
+    endpoint_checks.node_port,
+    endpoint_checks.leads,
+    endpoint_checks.ingress,
+    endpoint_checks.route,
+    component_checks.flags_and_gates,
+    component_checks.own_images,
+    component_checks.priority_classes,
+    component_checks.pull_secrets,
+    component_checks.audit,
+    component_checks.overlays,
+    fixed_settings.service_subnet,
+)

@@ -189,7 +189,7 @@ def test_what_hosts_do_not_reach_is_the_problem_of_that_member(site: Site, monke
         "m2": [f"spec.members[m2].secretRef: cp2 does not reach {URL}: connection timed out. {REMEDY}"],
     }
     monkeypatch.setattr(member_checks.MemberChecks, "problems", lambda *_: ())
-    monkeypatch.setattr(findings, "_hosts", lambda *_: ())
+    monkeypatch.setattr(findings, "_of_place", lambda *_: ())
     monkeypatch.setattr(findings, "_crds", lambda *_: ())
     assert findings.findings(site.runs.step(site.document)).members == found
 
