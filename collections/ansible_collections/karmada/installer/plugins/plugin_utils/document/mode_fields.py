@@ -55,6 +55,8 @@ FOR_PODS: Mapping[str, str] = {
         "it is a setting of pods",
     ),
 }
+#: Path of the namespace in the host cluster.
+NAMESPACE = "spec.hostCluster.namespace"
 #: How many there are of components that are not on each host with the role controlPlane.
 _REPLICAS: Mapping[str, str] = {
     ETCD.field: "there is one member of etcd on each host with the role etcd",
@@ -72,7 +74,7 @@ def problems(deployment: Mapping[str, Any]) -> list[Problem]:
     found += [each for component in PROGRAMS if _on_hosts(component, spec) for each in _unreadable(component, spec)]
     if spec.mode == "Binary" and spec.host_cluster.namespace != deployment["metadata"]["namespace"]:
         remedy = "take it out: there is no host cluster; hosts and ssh say where the control plane runs"
-        found.insert(0, _without_effect("in mode Binary", "spec.hostCluster.namespace", remedy))
+        found.insert(0, _without_effect("in mode Binary", NAMESPACE, remedy))
     return found
 
 

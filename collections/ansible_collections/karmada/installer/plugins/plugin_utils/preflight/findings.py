@@ -204,8 +204,17 @@ def _versions_of_host_cluster(run: Run) -> Iterable[Problem]:
 
 
 def _of_mode(run: Run) -> Iterable[Problem]:
-    """Settings without effect where components run on hosts."""
-    return mode_fields.problems(run.deployment)
+    """Settings without effect where components run on hosts.
+
+    An installed control plane cannot change its namespace, not even to none. One that earlier versions have installed
+    with a needless one keeps it.
+    """
+    for problem in mode_fields.problems(run.deployment):
+        if problem.where == mode_fields.NAMESPACE and run.stored_state:
+            what = f"{problem.what}; leave it as it was at the install"
+            run.tell(Problem.hint(what, problem.reason, problem.where))
+        else:
+            yield problem
 
 
 def _release(run: Run) -> Iterable[Problem]:

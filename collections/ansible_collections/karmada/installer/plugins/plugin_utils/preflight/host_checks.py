@@ -19,7 +19,6 @@ from ..components.instance import Instance
 from ..components.state import State
 from ..components.table import ETCD
 from ..components.types import settings_of
-from ..document import mode_fields
 from ..problems import Problem, Reason
 from ..render import load_balancer, sockets, units
 from ..run import host_access
@@ -68,7 +67,6 @@ def problems(instance: Instance, observed: Observed, state: State | None) -> lis
     """Problems of the whole installation. ``state`` is None before the first install."""
     hosts = [host for host in component_hosts.all_hosts(instance.spec) if not host.is_of_members]
     found = [
-        *mode_fields.problems({"metadata": {"namespace": instance.namespace}, "spec": instance.spec.plain}),
         *host_list_checks.of_the_document(instance),
         *(host_list_checks.of_the_past(instance, state) if state else ()),
         *(problem for host in hosts for problem in _of_one_host(instance, host, observed)),

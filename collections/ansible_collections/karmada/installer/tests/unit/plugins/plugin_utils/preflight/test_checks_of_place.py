@@ -123,3 +123,17 @@ def test_what_another_one_manages_is_no_concern_of_a_run_on_hosts_either(tmp_pat
     run = on_hosts(tmp_path, Stored(4).after(managed), components={"karmadaScheduler": {"replicas": 2}})
     (problem,) = told(run)
     assert problem.reason is Reason.MANAGED_BY_OBJECT
+
+
+def test_a_namespace_of_a_host_cluster_that_is_none_is_refused_until_it_cannot_be_taken_out(tmp_path: Path) -> None:
+    elsewhere: Object = {"hostCluster": {"namespace": "elsewhere"}}
+    (problem,) = told(on_hosts(tmp_path, **elsewhere))
+    assert (problem.where, problem.what) == ("spec.hostCluster.namespace", "has no meaning in mode Binary")
+    before = Stored(4).after(remembered(document=deployment(**elsewhere)))
+    run = on_hosts(tmp_path, before, **elsewhere)
+    assert told(run) == []
+    assert [*map(str, run.told)] == [
+        "spec.hostCluster.namespace: has no meaning in mode Binary; leave it as it was at the install"
+    ]
+    (problem,) = told(on_hosts(tmp_path, before))
+    assert problem.reason is Reason.IMMUTABLE_SETTING

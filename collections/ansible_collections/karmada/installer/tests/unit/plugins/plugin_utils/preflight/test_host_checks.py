@@ -167,11 +167,6 @@ def test_the_user_of_the_document_is_named_where_sudo_refuses() -> None:
     assert "sudo asks anna for a password" in problem.what
 
 
-def test_a_setting_that_means_nothing_on_hosts_is_among_them() -> None:
-    (problem,) = found(of=instance(components={"karmadaScheduler": {"replicas": 2}}))
-    assert problem.where == "spec.components.karmadaScheduler.replicas"
-
-
 # -- what is no problem ----------------------------------------------------------------------------------------------
 
 OURS = "/system.slice/karmada-prod-{}.service"
