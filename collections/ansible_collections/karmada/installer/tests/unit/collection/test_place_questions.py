@@ -19,6 +19,8 @@ SOURCES = {
 PLACE = {"plugin_utils/run/place.py", "plugin_utils/run/in_pods.py", "plugin_utils/run/on_hosts.py"}
 #: answers of a place by which a step can choose one of its forms
 ANSWERS = {"in_pods", "etcd_apart"}
+#: names under which code has a place
+NAMES = {"place", "_place"}
 #: file → questions in it, and why neither the place nor a row of the component table answers something narrower
 ASKS = {
     "action/hosts_outcome.py": (1, "what failed above the hosts has been told by the step that failed"),
@@ -54,7 +56,7 @@ def questions(source: str) -> list[int]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Attribute)
         and node.attr in ANSWERS
-        and (getattr(node.value, "attr", "") == "place" or getattr(node.value, "id", "") == "place")
+        and {getattr(node.value, "attr", ""), getattr(node.value, "id", "")} & NAMES
     ]
 
 
@@ -64,7 +66,9 @@ def test_only_steps_with_two_whole_forms_ask_for_the_place() -> None:
     assert asked == {name: number for name, (number, _) in ASKS.items()}
 
 
-@pytest.mark.parametrize("text", ["run.place.in_pods", "self.run.place.etcd_apart", "place.in_pods", "f(run.place).x"])
+@pytest.mark.parametrize(
+    "text", ["run.place.in_pods", "self.run.place.etcd_apart", "place.in_pods", "self._place.in_pods", "f(run.place).x"]
+)
 def test_a_question_is_found(text: str) -> None:
     assert bool(questions(f"if {text}:\n    pass\n")) is not text.startswith("f(")
 
@@ -74,4 +78,5 @@ def test_no_step_asks_for_the_class_of_a_place() -> None:
     for name, text in SOURCES.items():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
-                assert getattr(node.args[0], "attr", getattr(node.args[0], "id", "")) != "place", (name, node.lineno)
+                asked = getattr(node.args[0], "attr", getattr(node.args[0], "id", ""))
+                assert asked not in NAMES, (name, node.lineno)
