@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from ..components.table import ETCD, pod_components
 from ..kube.port_forward import ForwardedSocket, Forwarder
-from ..pki.files import certificate_files
+from ..pki.files import ETCD_CLIENT_CERTIFICATE, certificate_files
 from ..run.run import Run
 from . import external
 from .client import EtcdClient
 
 #: Client certificate with which etcd answers requests.
-CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
+CLIENT_CERTIFICATE = ETCD_CLIENT_CERTIFICATE
 _WHERE = "etcd's client certificate"
 
 
@@ -23,11 +25,16 @@ def connect(run: Run) -> EtcdClient:
     pods = names(run)
     if ETCD not in pod_components(run.spec):
         return EtcdClient(list(pods), files, _WHERE)
+    return EtcdClient(list(pods), files, _WHERE, dial_pods(run, pods))
+
+
+def dial_pods(run: Run, pods: Mapping[str, str]) -> Callable[[str, float], ForwardedSocket]:
+    """Way to members in pods, through the host cluster, ready or not. ``pods``: client URL → name of the pod."""
 
     def dial(url: str, timeout: float) -> ForwardedSocket:
         return Forwarder(run.host_cluster, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
 
-    return EtcdClient(list(pods), files, _WHERE, dial)
+    return dial
 
 
 def names(run: Run) -> dict[str, str]:

@@ -15,7 +15,6 @@ from ..components.etcd_state import EtcdMemberState, EtcdState
 from ..components.table import ETCD
 from ..kube.apply import Change
 from ..kube.errors import Conflict
-from ..kube.objects import Ref
 from ..kube.progress import Progress
 from ..kube.readiness import reason_not_ready
 from ..problems import Problem, ProblemsError, Reason
@@ -25,6 +24,7 @@ from . import clients, nodes, patience
 from . import plan_types as steps
 from .client import EtcdClient, EtcdError
 from .members_seen import Look, are_ours, look
+from .members_wanted import change
 from .plan import ids_of, next_step
 
 #: Has pods that do not work start with the settings of now; see ``rollout.renew_broken``.
@@ -73,14 +73,10 @@ def note(run: Run) -> None:
 def _predicted(run: Run, replace_names: Collection[str]) -> list[Change]:
     known, wanted = [each.name for each in run.state.etcd.members], cluster_layout.etcd_pod_names(run.instance)
     return [
-        *(_change(name, "created") for name in wanted if name not in known),
-        *(_change(name, "changed") for name in wanted if name in replace_names and name in known),
-        *(_change(name, "deleted") for name in known if name not in wanted),
+        *(change(name, "created") for name in wanted if name not in known),
+        *(change(name, "changed") for name in wanted if name in replace_names and name in known),
+        *(change(name, "deleted") for name in known if name not in wanted),
     ]
-
-
-def _change(name: str, action: str) -> Change:
-    return Change(Ref("etcd", "EtcdMember", name), action)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -176,7 +172,7 @@ class _Change:
                 with self.run.writing(f"give the member {name} of etcd its vote"):
                     self.look.client.promote(identity)
                 self._note_vote(name)
-                self.changes.append(_change(name, "created"))
+                self.changes.append(change(name, "created"))
                 self.run.say(f"etcd: {name} has its vote")
             case steps.MoveLeader():
                 move_leader(self.run, self.look, step)
@@ -186,7 +182,7 @@ class _Change:
             case steps.Remove(name, identity):
                 with self.run.writing(f"remove the member {name} of etcd"):
                     self._removed(name, identity)
-                self.changes.append(_change(name, "deleted"))
+                self.changes.append(change(name, "deleted"))
                 self.run.say(f"etcd: {name} is no member any more")
 
     # -- steps -----------------------------------------------------------------------------------------------------
@@ -283,7 +279,7 @@ class _Change:
         voted = [each.name for each in self.run.state.etcd.members if each.initial_cluster and each.id in voters]
         for name in voted:
             self._note_vote(name)
-            self.changes.append(_change(name, "created"))
+            self.changes.append(change(name, "created"))
 
     def _note_vote(self, name: str) -> None:
         """Put on record that it has its vote, and where; from now on it starts with its data only."""

@@ -12,11 +12,10 @@ from ansible_collections.karmada.installer.plugins.module_utils import etcd_requ
 from ..api_object import Object
 from ..components.etcd_state import EtcdMemberState
 from ..components.table import ETCD, KARMADA_APISERVER, pod_components
-from ..kube.port_forward import ForwardedSocket, Forwarder
 from ..pki.files import ETCD_CLIENT_CERTIFICATE, certificate_files
 from ..render import cluster_layout
 from ..run.run import Run
-from . import nodes
+from . import access, nodes
 from . import plan_types as steps
 from .client import EndpointStatus, EtcdClient, EtcdError
 from .lists import agreed
@@ -25,11 +24,8 @@ from .lists import agreed
 def client(run: Run) -> EtcdClient:
     """Client of the members in pods, each through the host cluster, whether its pod is ready or not."""
     pods = {member.client_url: member.name for member in run.layout.etcd_members}
-
-    def dial(url: str, timeout: float) -> ForwardedSocket:
-        return Forwarder(run.host_cluster, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
-
-    return EtcdClient(list(pods), certificate_files(ETCD_CLIENT_CERTIFICATE, run.material), "etcd's client", dial)
+    files = certificate_files(ETCD_CLIENT_CERTIFICATE, run.material)
+    return EtcdClient(list(pods), files, "etcd's client", access.dial_pods(run, pods))
 
 
 def are_ours(run: Run) -> bool:

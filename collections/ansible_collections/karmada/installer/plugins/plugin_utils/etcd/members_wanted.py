@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from ..components.etcd_state import EtcdMemberState
 from ..components.table import ETCD
+from ..kube.apply import Action, Change
+from ..kube.objects import Ref
 from ..problems import Problem, ProblemsError, Reason
 from ..render import cluster_layout
 from ..run.run import Run
@@ -126,3 +128,8 @@ def _settled_step(
         if not may_settle or time.monotonic() - began >= min(patience.SETTLE_SECONDS, patience.SETTLE_SECONDS_BEFORE):
             return step
         time.sleep(patience.LOOK_SECONDS)
+
+
+def change(name: str, action: Action) -> Change:
+    """Change of a member, in pods or on a host, for the report."""
+    return Change(Ref("etcd", "EtcdMember", name), action)

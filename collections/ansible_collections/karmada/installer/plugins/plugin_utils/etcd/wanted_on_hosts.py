@@ -9,12 +9,11 @@ from ..components import hosts as component_hosts
 from ..components.hosts import ETCD_ROLE
 from ..components.spec import HostEntry
 from ..kube.apply import Change
-from ..kube.objects import Ref
 from ..problems import Problem, Reason
 from ..run.run import Run
 from . import on_hosts
 from . import plan_types as steps
-from .members_wanted import unknown_names
+from .members_wanted import change, unknown_names
 from .plan import next_step
 from .seen_on_hosts import are_ours, hosts_of_members, ids_to_replace, known, look, members_change, wanted
 
@@ -113,8 +112,3 @@ def predicted(run: Run, replace_names: Collection[str]) -> list[Change]:
         *(change(name, "changed") for name in wishes if name in names and (name in replace_names or name in lost)),
         *(change(name, "deleted") for name in names if name not in wishes),
     ]
-
-
-def change(name: str, action: str) -> Change:
-    """Change of a member, for the report."""
-    return Change(Ref("etcd", "EtcdMember", name), action)  # type: ignore[arg-type]

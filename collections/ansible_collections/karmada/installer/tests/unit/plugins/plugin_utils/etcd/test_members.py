@@ -19,6 +19,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     patience,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus, EtcdError
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
@@ -433,7 +435,7 @@ def test_members_that_older_settings_keep_from_starting_are_renewed_before_anybo
         asked.append(timeout)
         for name in members_in_pods(count):
             world.etcd.processes[name].up = True
-        return [members.Change(members.Ref("v1", "Pod", name, NAMESPACE), "changed") for name in members_in_pods(count)]
+        return [Change(Ref("v1", "Pod", name, NAMESPACE), "changed") for name in members_in_pods(count)]
 
     changes = members.bring_about(a_run(world, count), TIMEOUT, renew=renew)
     assert [each.ref.name for each in changes] == members_in_pods(count)
