@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
-from ..api_object import Object
+from ..api_object import Object, condition
 from ..components.spec import MemberEntry
 from ..components.table import CLIENT_SIGNING_CA, KARMADA_CA
 from ..components.types import KeyPair
@@ -236,12 +236,11 @@ def _signed(control_plane: Cluster, wanted: Object, why: str) -> bytes:
                 )
             )
         status = (live or {}).get("status") or {}
-        conditions = {each["type"]: each for each in status.get("conditions") or []}
         if status.get("certificate"):
             return base64.b64decode(status["certificate"])
-        for refusal in (conditions[each] for each in ("Denied", "Failed") if each in conditions):
+        for refusal in filter(None, (condition(live, kind) for kind in ("Denied", "Failed"))):
             raise _not_signed(name, f"was refused: {refusal.get('message') or refusal.get('reason')}")
-        if live and "Approved" not in conditions:
+        if live and not condition(live, "Approved"):
             # Karmada, too, approves requests of administrators, and may be faster.
             with suppress(Conflict):
                 control_plane.replace(agent.approved(live, why), "approval")

@@ -11,12 +11,13 @@ from ..components.spec import MemberEntry
 from ..control_plane import removal
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..kube.apply import Change
+from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, owned_by
 from ..problems import Problem, Reason
 from ..redaction import printable
 from ..run.run import Run
 from . import agent, epoch, one_member, registration, service_types
-from .join import AT_ONCE, connected, impersonation
+from .join import connected, impersonation
 from .registration import NAMESPACE_ON_MEMBER
 
 #: Left on a member if a run was killed while a pod there tested the way to the control plane.

@@ -24,6 +24,7 @@ from ..kube.answer import OF_A_MEMBER
 from ..kube.apply import Change, Target, Treat, must_be_ours, target
 from ..kube.cluster import Cluster
 from ..kube.kubeconfig_fields import place_of_key
+from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by, is_uid, owned_by
 from ..kube.snapshot import ABSENT, listed
 from ..kube.step import Mode, Step, StepRunner, one_per_object
@@ -47,8 +48,6 @@ from . import taints as member_taints
 from .broken import BrokenMember, reason_and_next_step
 from .plan import Clusters
 
-#: Members that join concurrently: each waits for its own cluster, and all write to one control plane.
-AT_ONCE = 16
 #: Time within which a member must answer first; later requests are retried as for any API server.
 FIRST_ANSWER_SECONDS = 8.0
 #: Concurrent requests to one member while it is changed. Each needs a connection, the largest cost with many members.

@@ -13,6 +13,7 @@ from ..document import mode_fields
 from ..etcd import external as external_etcd
 from ..etcd import members_wanted, wanted_on_hosts, ways_in_pods, ways_on_hosts
 from ..kube.errors import collected
+from ..kube.limits import CLUSTERS_AT_ONCE
 from ..members.plan import Clusters
 from ..pki.certificates import unusable_authorities
 from ..problems import Problem, ProblemsError, Reason
@@ -31,10 +32,6 @@ from . import (
     namespace_checks,
     reach_from_hosts,
 )
-
-#: More than are joined at the same time (``members.join.AT_ONCE``): a look is only a few requests, and a member that
-#: does not answer must not delay the others for long.
-MEMBERS_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ def findings(
     Plain hosts that have left may be given up by name, and another host cluster confirmed by its UID.
     """
     members = selected_members.entries(run)
-    with ThreadPoolExecutor(min(len(members), MEMBERS_AT_ONCE) + 6) as pool:
+    with ThreadPoolExecutor(min(len(members), CLUSTERS_AT_ONCE) + 6) as pool:
         # Checks that need the host cluster wait for its first answer, so that a failure is reported only once.
         access = pool.submit(collected, partial(_place_access, run, host_cluster))
         registered = pool.submit(lambda: Clusters() if access.result() else member_checks.registered_clusters(run))

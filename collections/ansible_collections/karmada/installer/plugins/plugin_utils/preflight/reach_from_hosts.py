@@ -19,6 +19,7 @@ from ..components.spec import MemberEntry, Spec
 from ..components.table import KARMADA_CA
 from ..kube.errors import ApiError
 from ..kube.kubeconfig import Access
+from ..kube.limits import CLUSTERS_AT_ONCE
 from ..members import join as member_join
 from ..members import one_member, registration
 from ..members.plan import Clusters
@@ -28,8 +29,6 @@ from ..run.reach import Fault, Target, sentences
 from ..run.run import Run
 from . import member_checks
 
-#: Kubeconfigs read concurrently: one may have to be fetched, or need an exec plugin.
-KUBECONFIGS_AT_ONCE = 32
 #: Suffix of a member's name, for the target of its agent; alone, for the endpoint that every host must find.
 ENDPOINT = "/endpoint"
 _OTHER_ADDRESS = "or put an address into that kubeconfig that they reach"
@@ -108,7 +107,8 @@ def _of_entries(run: Run, due: list[MemberEntry]) -> list[Target]:
         except one_member.TOLD:
             return None
 
-    with ThreadPoolExecutor(KUBECONFIGS_AT_ONCE) as pool:
+    # A kubeconfig may have to be fetched, or need an exec plugin.
+    with ThreadPoolExecutor(CLUSTERS_AT_ONCE) as pool:
         found = [each for each in pool.map(of_entry, due) if each]
     for each in found:
         if not each.tls:

@@ -19,6 +19,7 @@ from ..components.table import KARMADA_CA, KARMADA_CONTROLLER_MANAGER
 from ..control_plane.bootstrap import owner_labels
 from ..kube.cluster import Cluster
 from ..kube.errors import collected
+from ..kube.limits import AT_ONCE
 from ..kube.objects import owned_by
 from ..members import agent, one_member
 from ..members import join as member_join
@@ -99,7 +100,7 @@ def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[
         return {}
     authority = run.state.authorities[KARMADA_CA].certificate.decode()
     target = Target.of_url("control plane", run.public_url, authority)
-    with ThreadPoolExecutor(member_join.AT_ONCE) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         found = pool.map(collected, [partial(_of_one, run, entry, target, seconds) for entry in due])
         return {entry.name: told for entry, told in zip(due, found, strict=True) if told}
 
