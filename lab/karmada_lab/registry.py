@@ -27,7 +27,7 @@ PORT, LOGIN_PORT = 5000, 5001
 HOST = f"{NAME}:{PORT}"
 """What image references begin with, on every machine of the lab."""
 LOGIN_HOST = f"{NAME}:{LOGIN_PORT}"
-"""The same for the port that asks for a login."""
+"""What references begin with that lead to the port which asks for a login."""
 
 _USER = "lab"
 _FOLDER = "/etc/docker/registry"

@@ -36,7 +36,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
 LOCK_FOLDER = RUN_FOLDER
 #: Seconds of silence after which a holder is taken for dead.
 LOCK_SILENCE = 600
-#: The same, at most, for a holder that has said beforehand how long it will be silent, as while packages are installed.
+#: Seconds of silence, at most, that a holder may announce beforehand, as while packages are installed.
 LONGEST_SILENCE = 3600
 #: Seconds to wait for a step whose run is gone. Units of ours are given 60 s to stop.
 STEP_SECONDS = 90

@@ -37,3 +37,11 @@ EXAMPLES = r"""
   become: true
   no_log: true
 """
+
+RETURN = r"""
+changed:
+  description: Always false; the lines are kept on the control node, for the next M(karmada.installer.member_join).
+  returned: always
+  type: bool
+  sample: false
+"""

@@ -11,7 +11,7 @@ LOOK_SECONDS = 0.3
 #: Seconds for which a member may seem not to be healthy between two steps: after a change of the leader, and on a busy
 #: machine, a look finds one that answers late.
 SETTLE_SECONDS = 30.0
-#: The same before the first change, while somebody waits for the answer.
+#: Seconds for that before the first change, while somebody waits for the answer.
 SETTLE_SECONDS_BEFORE = 5.0
 
 

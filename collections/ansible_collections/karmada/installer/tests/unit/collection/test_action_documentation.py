@@ -16,6 +16,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
 from ansible_collections.karmada.installer.tests.unit.support import ansible_commands
 
 COLLECTION = Path(__file__).parents[3]
@@ -61,7 +62,7 @@ def test_ansible_doc_renders_it(name: str) -> None:
     assert doc["version_added"]
     assert {"check_mode", "diff_mode", "idempotent"} <= set(doc["attributes"])
     assert all(doc["attributes"][each]["support"] for each in ("check_mode", "diff_mode", "idempotent"))
-    assert documentation()[name]["return"] or not issubclass(action(name), KarmadaAction)
+    assert documentation()[name]["return"] or not issubclass(action(name), (KarmadaAction, HostAction))
 
 
 #: Actions that make sense in a playbook of a user's own, by themselves.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ FORBIDDEN = re.compile(
     r"|The (same|reverse)\b"
     r"|One of\b.*\bfor each\b"
 )
+#: Beginnings of a comment that documents a constant or field; such a comment is read out of its order, too.
+OF_ANOTHER = re.compile(r"The (same|reverse)\b")
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -31,6 +34,24 @@ def forbidden(source: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, Documented) and (text := ast.get_docstring(node)) and FORBIDDEN.match(text):
             yield node.body[0].lineno, text.partition("\n")[0]
+    yield from of_another(source)
+
+
+def of_another(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each ``#:`` comment, or string below a constant, that begins by pointing to another one."""
+    lines = source.splitlines()
+    for number, line in enumerate(lines, 1):
+        _code, mark, text = line.partition("#: ")
+        goes_on = number > 1 and lines[number - 2].lstrip().startswith("#: ")
+        if mark and not goes_on and OF_ANOTHER.match(text):
+            yield number, text
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", None)
+        for before, each in pairwise(body if isinstance(body, list) else ()):
+            if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(each, ast.Expr):
+                text = getattr(each.value, "value", "")
+                if isinstance(text, str) and OF_ANOTHER.match(text):
+                    yield each.lineno, text.partition("\n")[0]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(REPOSITORY)))
@@ -61,3 +82,18 @@ def test_there_are_files() -> None:
 def test_a_forbidden_beginning_is_found(docstring: str, found: bool) -> None:
     sources = (f'"""{docstring}"""', f'class A:\n    """{docstring}"""', f'async def a():\n    """{docstring}"""')
     assert all(bool(list(forbidden(source))) is found for source in sources)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("#: The same for others.\nA = 1\n", True),
+        ("A = 1  #: The reverse of B.\n", True),
+        ('A: int = 1\n"""The same for others."""\n', True),
+        ('class A:\n    a = 1\n    "The same."\n', True),
+        ("#: Seconds of others, for\n#: The same reason.\nA = 1\n", False),
+        ("# The same as above, in other words.\nA = 1\n", False),
+    ],
+)
+def test_a_constant_that_is_told_by_another_is_found(source: str, found: bool) -> None:
+    assert bool(list(forbidden(source))) is found
