@@ -59,7 +59,8 @@ class Place(ABC):
 
     #: whether the control plane consists of pods of a host cluster
     in_pods: ClassVar[bool]
-    #: whether etcd runs on plain hosts below pods, with steps of its own
+    #: whether etcd runs on plain hosts below pods, with steps of its own. Which hosts, rows of the component table say
+    #: (``Component.is_on_hosts``); this is for steps that leave etcd to those on hosts, or cannot work on them yet
     etcd_apart: ClassVar[bool] = False
 
     def __init__(self, facts: Facts, handover: Handover | None = None) -> None:

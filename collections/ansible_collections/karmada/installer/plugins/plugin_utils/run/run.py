@@ -149,7 +149,7 @@ class Run(Facts):
         """Snapshot of the instance, by the state as of the last look."""
         if self._snapshot is None:
             self._snapshot = Snapshot(
-                self, self.place, self.live, state=lambda: self.state, stored=lambda: self.stored_state
+                self, self.place, self.live, read_state=lambda: self.state, read_stored=lambda: self.stored_state
             )
         return self._snapshot
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One look at an instance: the facts of its place, and what follows from these and one state. Nothing writes.
 
-A snapshot is immutable. Each fact is determined when it is first asked for, and only once: to look again, because the
-lock was taken or the host cluster has new information, make another snapshot.
+A snapshot is immutable: setting anything of it raises. Each fact is determined when it is first asked for, and only
+once: to look again, because the lock was taken or the host cluster has new information, make another snapshot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from ..api_object import Object
 from ..artifacts import source as artifact_source
 from ..components import endpoint, image_pins, ip_families, releases
 from ..components.instance import Instance
+from ..components.spec import Endpoint
 from ..components.state import State
 from ..components.types import Addresses, KeyPair, Layout
 from ..pki import certificates
@@ -30,12 +31,16 @@ if TYPE_CHECKING:
 STEP_LIFETIME = timedelta(hours=12)  # longer than any step works
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Live:
     """Facts of the endpoint and of addresses that the place shows at one time, whatever the state is."""
 
-    def __init__(self, facts: Facts, place: Place) -> None:
-        self._facts, self._place = facts, place
-        self._settings = facts.spec.endpoint
+    _facts: Facts
+    _place: Place
+
+    @property
+    def _settings(self) -> Endpoint:
+        return self._facts.spec.endpoint
 
     @cached_property
     def seen_families(self) -> tuple[int, ...]:
@@ -74,33 +79,28 @@ class Live:
         return self._place.host_cluster.get(kind.api_version, kind.kind, name, self._facts.namespace)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Snapshot:
     """Values that follow from the document, one state and the facts of the place.
 
-    ``state`` returns the state, ``stored`` the stored one or None; each is called at most once.
+    ``read_state`` returns the state, ``read_stored`` the stored one or None; each is called at most once.
     """
 
-    def __init__(
-        self,
-        facts: Facts,
-        place: Place,
-        live: Live,
-        *,
-        state: Callable[[], State],
-        stored: Callable[[], State | None],
-    ) -> None:
-        self.facts, self.place, self.live = facts, place, live
-        self._state, self._stored = state, stored
+    facts: Facts
+    place: Place
+    live: Live
+    read_state: Callable[[], State] = field(kw_only=True)
+    read_stored: Callable[[], State | None] = field(kw_only=True)
 
     @cached_property
     def state(self) -> State:
         """State that all of this follows from."""
-        return self._state()
+        return self.read_state()
 
     @cached_property
     def recorded(self) -> str | None:
         """Karmada version of the installed instance; None if there is none."""
-        stored = self._stored()
+        stored = self.read_stored()
         return stored.version if stored else None
 
     @cached_property

@@ -48,6 +48,10 @@ class StateStore(ABC):
     """Store of one instance's state, and of the lock that goes with it.
 
     ``later``: writes are only handed on, and a later step brings them to where the state is kept.
+
+    What hosts keep of a state (``stored``, ``agreed``, ``kept_by_hosts``, ``may_be_unseen``) is asked of every store,
+    and a Secret answers that they keep nothing. Preflight and steps on plain hosts ask it, and hosts may be below pods,
+    whose state is in a Secret. The place, which chooses the store, could only pass these questions on.
     """
 
     later: ClassVar[bool] = False

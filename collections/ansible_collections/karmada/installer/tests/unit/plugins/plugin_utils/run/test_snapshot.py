@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,18 @@ def test_another_state_is_rendered_anew_with_what_was_seen() -> None:
 
 
 # -- nobody changes one ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["state", "endpoint_host", "live", "route", "anything"])
+def test_it_refuses_to_be_changed(name: str) -> None:
+    run = on(FakeCluster("host cluster", node("192.0.2.1")))
+    for seen in (run.snapshot, run.live):
+        with pytest.raises(FrozenInstanceError):
+            setattr(seen, name, "other")
+        with pytest.raises(FrozenInstanceError):
+            delattr(seen, name)
+    assert run.endpoint_host == "192.0.2.1"
+
 
 PLUGINS = Path(__file__).parents[5] / "plugins"
 ENGINE = sorted(path for folder in ("plugin_utils", "action") for path in (PLUGINS / folder).rglob("*.py"))
