@@ -26,6 +26,7 @@ OF_ROLES = {
     "etcd/below_pods_look": PREFLIGHT,
     "etcd/below_pods_release": INSTALL_CRD,
     "etcd/health_on_hosts": COMPLETED,
+    "host_units/end": INSTALL_CRD,
     **dict.fromkeys(("pki", "etcd", "load_balancer", "host_units", "etcd_maintenance", "restore"), INSTALLING),
     "hand_over": INSTALLING,
     "control_plane": WAITING,

@@ -442,3 +442,19 @@ def test_playbooks_of_a_checkout_bring_their_collection_along_from_any_directory
     assert ran.returncode == 2
     assert "kubeconfig: there is no file nowhere" in ran.stdout
     assert not ran.stderr
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+@pytest.mark.parametrize("playbook", ["restore", "restore_undo", "restore_cleanup", "release", "hand_over"])
+def test_however_a_restore_ends_it_is_written_how_far_it_came_and_others_may_write(
+    playbook: str, mode: str, tmp_path: Path
+) -> None:
+    refused = {"failed": True, "msg": "it cannot be done"}
+    hosts = GATEWAY if mode == "Binary" else None
+    results = {**RESULTS, "restore": refused, "hand_over": refused}
+    done, steps = run(playbook, tmp_path, results, mode=mode, hosts=hosts, grouped=bool(hosts))
+    assert done.returncode != 0, done.stdout
+    assert "it cannot be done" in done.stdout
+    on_hosts = ["journal written", "journal released", "journal released", "hosts_outcome"]
+    end = on_hosts if hosts else ["journal released"]
+    assert [" ".join(filter(None, (each["step"], each.get("state")))) for each in steps[-len(end) :]] == end
