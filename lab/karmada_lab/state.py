@@ -136,6 +136,8 @@ class Lab:
         found = {IPV4: self.machine_address(index), IPV6: self.machine_address6(index)}
         return [found[each] for each in FAMILIES[family]]
 
+    # Ranges of a cluster. Those of IPv6 are asked for by ``ranges`` only, which makes up their names.
+
     def load_balancer_range(self, cluster: int) -> ipaddress.IPv4Network:
         """Addresses on the bridge that MetalLB in this cluster hands out: 64."""
         return self._part((16 << 8) + cluster * 64, 26)
