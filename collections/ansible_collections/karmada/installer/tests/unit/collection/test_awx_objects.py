@@ -20,6 +20,8 @@ from collection_docs import sources, surveys, variables
 REPOSITORY = Path(__file__).parents[7]
 #: Type of a question → type of its answers, as AWX has them.
 ANSWERS = {"text": str, "textarea": str, "password": str, "integer": int, "float": float, "multiplechoice": str}
+#: Kinds of links from a node of a workflow to those that follow it.
+_LINKS = ("success_nodes", "failure_nodes", "always_nodes")
 #: Steps that read the form of the report are told of it by every playbook.
 VERBS = sorted(path.stem for path in (REPOSITORY / "examples/awx/playbooks").glob("*.yml"))
 
@@ -136,9 +138,32 @@ def test_nothing_that_a_workflow_or_a_schedule_starts_waits_for_an_answer(object
         assert not any(each["required"] for each in templates[name].get("survey_spec", {}).get("spec", ()))
     known = {each["identifier"] for each in nodes}
     for each in nodes:
-        assert {*each.get("success_nodes", ()), *each.get("failure_nodes", ())} <= known
+        assert {name for kind in _LINKS for name in each.get(kind, ())} <= known
     before = {each["identifier"] for each in nodes if "install" in each.get("success_nodes", ())}
     assert before == {"approval"}
+
+
+@pytest.mark.parametrize("failed", ["preflight", "approval", "install", "members", "report"])
+def test_a_workflow_with_a_job_that_failed_has_failed(failed: str, objects: dict[str, Any]) -> None:
+    nodes = {each["identifier"]: each for each in objects["controller_workflows"][0]["simplified_workflow_nodes"]}
+    assert set(nodes) == {"preflight", "approval", "install", "members", "report"}
+    assert _has_failed(nodes, failed)
+    assert not _has_failed(nodes, "")
+
+
+def _has_failed(nodes: dict[str, dict[str, Any]], failed: str) -> bool:
+    """Whether AWX calls a workflow failed in which this node, if it starts, fails and all others succeed.
+
+    AWX's rule (``WorkflowDAG.has_workflow_failed``): a node that failed counts only if nothing follows its failure.
+    """
+    led_to = {name for each in nodes.values() for kind in _LINKS for name in each.get(kind, ())}
+    waiting, bad = [name for name in nodes if name not in led_to], False
+    while waiting:
+        node = nodes[name := waiting.pop()]
+        handled = [*node.get("failure_nodes", ()), *node.get("always_nodes", ())]
+        bad = bad or (name == failed and not handled)
+        waiting += handled if name == failed else [*node.get("success_nodes", ()), *node.get("always_nodes", ())]
+    return bad
 
 
 def test_what_has_no_survey_is_told_which_of_several_control_planes_it_is_about(objects: dict[str, Any]) -> None:
