@@ -6,11 +6,16 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.progress import Progress
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostObservation
-from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_is_dead, is_holder
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import (
+    holder_in_words,
+    holder_is_dead,
+    is_holder,
+)
 
 _PAUSE_SECONDS = 5
 
@@ -44,9 +49,12 @@ class ActionModule(HostAction):
         if refusal and holder and (is_holder(holder, arguments["confirm_dead"]) or holder_is_dead(holder)):
             asked, question["dead_holder"] = time.time(), holder
             found, refusal = self._ask(question)
-        end = time.monotonic() + arguments.get("wait", 0)
-        while refusal and found.get("holder") and time.monotonic() < end:
+        began, longest = time.monotonic(), arguments.get("wait", 0)
+        told = Progress(self.karmada.say, began, longest, quiet=0.0)
+        while refusal and found.get("holder") and time.monotonic() < began + longest:
             # Another run is at work, and may be at its end soon.
+            holder = holder_in_words(found["holder"])
+            told.tell(f"waiting for {holder}: lock of host {self.host_name}", time.monotonic())
             time.sleep(_PAUSE_SECONDS)
             asked = time.time()
             found, refusal = self._ask(question)

@@ -47,6 +47,7 @@ class ActionModule(HostAction):
         if not _FETCHING:
             _FETCHING.append(Fetching(run))
         (fetching,) = _FETCHING
+        fetching.say = run.say
         if fetching.wait(host_programs.ROUND_SECONDS / max(1, len(host_programs.locked(run)))):
             lacking = fetching.hand_on(run)
             _hand_on(run, lacking)

@@ -63,7 +63,6 @@ from ansible import constants
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.limits import SAY_SECONDS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import number_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import layout
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import end, results
@@ -71,13 +70,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.play_progress import PlayProgress
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import Kind, Said
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.silence import STILL_SECONDS
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.visible_steps import is_plumbing, is_worth_a_line
 
 #: Seconds of silence at most, while something is waited for where the output is no terminal.
 SILENT_SECONDS = 30.0
-#: Seconds between two lines on one wait at least. A wait tells what it has told before only after ``SAY_SECONDS``, so
-#: what is passed over must not be the last for so long that both make more than the silence.
-WAIT_SECONDS = SILENT_SECONDS - SAY_SECONDS
+#: Seconds between two lines on one wait at least. A step that has told something may tell nothing more for
+#: ``STILL_SECONDS``, so what is passed over must not be the last for so long that both make more than the silence.
+WAIT_SECONDS = SILENT_SECONDS - STILL_SECONDS
 #: Width of the outcome and the time, before the title of a step.
 _HEAD = 17
 #: Names that say nothing about where a step was done.

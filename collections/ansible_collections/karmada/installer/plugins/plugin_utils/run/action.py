@@ -10,6 +10,7 @@ import re
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any, ClassVar
@@ -40,6 +41,7 @@ from .place import Place
 from .plain import plain
 from .run import Run
 from .said import say
+from .silence import Silence
 
 #: Errors that a user can do something about. Any other is a defect and keeps its traceback.
 EXPECTED_ERRORS = (ProblemsError, ApiError, ApplyFailed, NotReady, LockLost)
@@ -77,7 +79,8 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             run = self._make_run(arguments)
             if self.KEEPS_LOCK:
                 run.store.resume_lock()
-            result.update(self._performed(run, arguments))
+            with self._broken_silence(run):
+                result.update(self._performed(run, arguments))
             self._hand_on_changes(run, result)
         except EXPECTED_ERRORS as error:
             made = changed_result(getattr(error, "changes", None) or ())
@@ -122,6 +125,13 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
     def _host(self) -> str:
         """Name of the plain host that the step is about; empty if it is about the control plane or members."""
         return ""
+
+    def _broken_silence(self, run: Run) -> AbstractContextManager[None]:
+        """Context in which the step says that it goes on whenever it has said nothing for a while."""
+        where = f"host {shown(self._host)}" if self._host else ""
+        silence = Silence(run.say, where, self._task.name or self._task.action)
+        run.say = silence.say
+        return silence.broken()
 
     def _hand_on_changes(self, run: Run, result: Mapping[str, Any]) -> None:
         """Hand the changes of this step on to the report: all changes of a run pass here."""

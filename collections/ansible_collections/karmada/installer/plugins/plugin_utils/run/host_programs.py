@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent import futures
 from concurrent.futures import Future
+from math import inf
 from typing import NamedTuple
 
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock
@@ -18,6 +19,8 @@ from ..artifacts.tools import ETCDUTL
 from ..components.image_pins import Held
 from ..components.table import ETCD, ON_HOSTS
 from ..components.types import Component
+from ..kube.limits import SAY_SECONDS
+from ..kube.progress import Progress
 from ..problems import Problem, ProblemsError, Reason
 from ..render import units
 from .host_observation import Brought
@@ -81,6 +84,9 @@ class Fetching:
     def __init__(self, run: Run) -> None:
         self.lacking_of = missing(run)
         self._started = time.monotonic()
+        #: shows a line, in the name of the turn that waits
+        self.say = run.say
+        self._told = Progress(self._tell, self._started, LONGEST_SECONDS, quiet=SAY_SECONDS)
         self._stopped = threading.Event()
         self._fetched: Future[_Fetched] = Future()
         release, spec, source = run.instance.release, run.spec, run.artifact_source
@@ -107,12 +113,21 @@ class Fetching:
 
         threading.Thread(target=work, name="programs", daemon=True).start()
 
+    def _tell(self, line: str) -> None:
+        self.say(line)
+
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until everything is there or has failed, at most so long; returns whether it is.
 
         Raises ProblemsError when it has taken ``LONGEST_SECONDS``.
         """
-        done, _ = futures.wait([self._fetched], seconds)
+        until = inf if seconds is None else time.monotonic() + seconds
+        # Turns of a loop say nothing of themselves, and many short ones are one long wait.
+        while not (done := futures.wait([self._fetched], max(0.0, min(1.0, until - time.monotonic()))).done):
+            now = time.monotonic()
+            self._told.tell("fetching the programs that hosts lack", now)
+            if now >= until:
+                break
         if not done and time.monotonic() - self._started > LONGEST_SECONDS:
             raise ProblemsError([_endless()])
         return bool(done)

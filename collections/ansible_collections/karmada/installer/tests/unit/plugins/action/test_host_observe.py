@@ -125,8 +125,12 @@ def test_another_run_is_waited_for_as_long_as_is_said(
         return {"programs": {}}
 
     action.on_host = on_host
+    said: list[str] = []
+    action.karmada.say = said.append
     assert action.perform({"lock": True, "wait": wait, "confirm_dead": ""})["reached"] is reached
     assert now[0] - 1000 == slept
+    told = f"[0/{wait} s] waiting for process 4711 on elsewhere: lock of host cp1"
+    assert said == ([told] if slept else [])
 
 
 def test_a_host_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:

@@ -151,3 +151,19 @@ def test_nothing_is_fetched_and_nobody_asked_where_nothing_lacks(turns: Turns) -
 def test_a_host_that_is_not_ours_has_no_turn(turns: Turns) -> None:
     turns.runs.see(etcd2={"refusal": "no route to host"})
     assert set(turns.take("cp1", state="looked_for")["turns"]) == set(NAMES) - {"etcd2"}
+
+
+def test_a_long_download_is_told(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(host_programs, "SAY_SECONDS", 0.05)
+    step = turns.runs.step
+
+    def saying(*given: Any, **more: Any) -> Any:
+        run = step(*given, **more)
+        run.say = said.append
+        return run
+
+    monkeypatch.setattr(turns.runs, "step", saying)
+    monkeypatch.setattr(host_programs, "ROUND_SECONDS", 0.6)
+    turns.take("cp1")
+    assert said == ["[0/14400 s] fetching the programs that hosts lack"]

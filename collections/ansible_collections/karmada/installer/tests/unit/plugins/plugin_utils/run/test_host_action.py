@@ -207,7 +207,7 @@ def test_what_was_told_is_in_the_result_as_data_behind_what_failed(
     monkeypatch.setattr(host_action.StepAction.__mro__[1], "run", lambda *_: {}, raising=True)
     action.validate_argument_spec = lambda **_: (None, {})
     action._make_run, action._performed, action._task.diff = lambda _: run, performed, False
-    found = action.run(task_vars={})
+    found = action.run(task_vars={"inventory_hostname": "cp1"})
     assert [each["reason"] for each in found["problems"]] == ["APIServerUnreachable", "UntestedVersion"]
     assert found["problems"][0]["where"] == "host cluster"
     assert said == ["hint: it is worth knowing"]
