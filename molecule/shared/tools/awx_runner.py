@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +42,18 @@ Watch = Callable[[Mapping[str, Any], "subprocess.Popen[bytes]"], None]
 
 @dataclass(frozen=True)
 class Done:
-    """Result of a run that AWX keeps: its status, events and artifacts. ``folder`` is what its worker has left."""
+    """Result of a run that AWX keeps: its status, events and artifacts. ``folder`` is what its worker has left.
+
+    ``began`` and ``ended`` are the times of its worker.
+    """
 
     status: str
     rc: int | None
     events: Sequence[dict[str, Any]]
     artifacts: Path
     folder: Path
+    began: datetime
+    ended: datetime
     seconds: float = 0.0
 
     @property
@@ -64,9 +69,9 @@ class Done:
 
     @property
     def silence(self) -> float:
-        """Most seconds between two pieces of output."""
-        told = [datetime.fromisoformat(each["created"]) for each in self.events if each.get("stdout")]
-        return max(((b - a).total_seconds() for a, b in itertools.pairwise(told)), default=0.0)
+        """Most seconds without output, from the start of the worker to its end, as an idle timeout counts them."""
+        told = [moment(each["created"]) for each in self.events if each.get("stdout")]
+        return max((b - a).total_seconds() for a, b in itertools.pairwise([self.began, *told, self.ended]))
 
     @property
     def output(self) -> str:
@@ -215,11 +220,13 @@ class Awx:
                 **common, **run,
             )  # fmt: skip
             sent.seek(0)
+            started = datetime.now(UTC)
             with self._worker(inside, sent) as worker:
                 for line in worker.stdout or ():
                     answered.write(line)
                     if watch and (event := _event(line)):
                         watch(event, worker)
+            ended = datetime.now(UTC)
             answered.seek(0)
             # AWX keeps events in its database and has ansible-runner write none of them.
             processed = interface.run(
@@ -228,7 +235,7 @@ class Awx:
         artifacts = private / "artifacts" / str(number)
         rc = artifacts / "rc"
         code = int(rc.read_text(encoding="ascii")) if rc.exists() else None
-        return Done(processed.status, code, events, artifacts, inside, time.monotonic() - began)
+        return Done(processed.status, code, events, artifacts, inside, started, ended, time.monotonic() - began)
 
     def _worker(self, inside: Path, sent: Any) -> subprocess.Popen[bytes]:
         """Process of a worker, which reads what was transmitted."""
@@ -269,6 +276,12 @@ def _event(line: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) and "event" in found else {}
+
+
+def moment(created: str) -> datetime:
+    """Time of an event; ansible-runner writes it in UTC, and some of its versions do not say so."""
+    found = datetime.fromisoformat(created)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def stored(exported: Mapping[str, Any]) -> dict[str, Any]:
