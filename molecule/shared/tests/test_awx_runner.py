@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from awx_runner import Done
+
+sys.path.append(str(Path(__file__).parents[2] / "awx"))
+
+import awx_site
+import jobs
 
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -30,3 +40,41 @@ def job(lasting: float, told: Sequence[float]) -> Done:
 )
 def test_silence_counts_from_the_start_to_the_end(lasting: float, told: Sequence[float], silence: float) -> None:
     assert job(lasting, told).silence == silence
+
+
+@pytest.mark.parametrize(
+    ("pairs", "longer"),
+    [
+        ([(61.6, 69.6), (30.8, 29.9), (30.0, 32.0)], 2.0),
+        # One run by hand that something held up says nothing.
+        ([(90.0, 40.0), (30.0, 41.0), (30.0, 42.0), (30.0, 43.0), (30.0, 44.0)], 12.0),
+    ],
+)
+def test_a_job_is_compared_by_the_middle_of_the_rounds(pairs: Sequence[tuple[float, float]], longer: float) -> None:
+    found, told = jobs.comparison(pairs)
+    assert found == pytest.approx(longer)
+    assert f"{longer:.1f} s longer (median of {len(pairs)}" in told
+
+
+@pytest.mark.parametrize(("as_job", "fails"), [(32.0, False), (60.0, True)])
+def test_the_figure_is_kept_and_a_job_that_takes_much_longer_is_a_failure(
+    as_job: float, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checkout").mkdir()
+    clock = [0.0]
+
+    def by_hand(*_given: Any, **_more: Any) -> None:
+        clock[0] += 30.0
+
+    monkeypatch.setattr(jobs.subprocess, "run", by_hand)
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: clock[0])
+    site: Any = SimpleNamespace(
+        root=tmp_path,
+        figures=tmp_path / "figures.json",
+        credential=lambda: SimpleNamespace(inject=lambda *_: ({}, [])),
+        succeeded=lambda _verb: SimpleNamespace(seconds=as_job),
+    )
+    with pytest.raises(awx_site.Unseen, match=r"30\.0 s longer") if fails else nullcontext():
+        jobs.compare(site, 3)
+    (told,) = json.loads(site.figures.read_text()).values()
+    assert told.startswith("by hand and as a job 30.0 s and ")
