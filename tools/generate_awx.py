@@ -62,8 +62,8 @@ karmada_awx_source: sites/prod.karmada.yml
 karmada_awx_instance: ""
 # Execution environment with the collection: ee/ of the collection's repository makes it.
 karmada_awx_image: registry.example.com/karmada-ee:{COLLECTION_VERSION}
-# Credentials of each job, by name. For plain hosts: one of the kind Machine as well, and one of the type
-# "{CONTROL_PLANE}" for cordon, drain and uncordon. All but the first have to be there.
+# Credentials of each job, by name. For plain hosts: one of the kind Machine as well, and, if cordon, drain and uncordon
+# are not to log in to them, one of the type "{CONTROL_PLANE}". All but the first have to be there.
 karmada_awx_credentials:
   - "{CREDENTIAL}"
 # Credentials of the type "{BACKUP_KEY}", by name, of the jobs that open backups. They have to be there.

@@ -23,9 +23,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members.registra
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.scheduling import Placed
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.taints import Taint
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
+#: State that asks which plain hosts have to be looked at before.
+LOOKED_FOR = "looked_for"
 #: Least seconds between two checks that a member is empty.
 PAUSE_SECONDS = 1.0
 TAKEN_BACK = (
@@ -47,7 +50,7 @@ class ActionModule(KarmadaAction):
 
     FAILURE: ClassVar[Reason] = Reason.NOT_READY_IN_TIME
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "required": True, "choices": list(member_scheduling.TAINTS)},
+        "state": {"type": "str", "required": True, "choices": [*member_scheduling.TAINTS, LOOKED_FOR]},
         "members": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 900},
         "confirm": {"type": "str", "default": ""},
@@ -55,6 +58,8 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Check everything that may be refused, before the first change."""
+        if arguments["state"] == LOOKED_FOR:
+            return {"changed": False, "hosts": _hosts_to_look_at(run)}
         given = (name.strip() for name in arguments["members"])
         names = list(dict.fromkeys(name for name in given if name)) or list(run.selected)
         if not names:
@@ -176,22 +181,36 @@ def _bindings(control_plane: Cluster) -> list[Object]:
     ]
 
 
+def _hosts_to_look_at(run: Run) -> list[str]:
+    """Names of the plain hosts whose state tells how the control plane is reached; none if something else does."""
+    if run.place.in_pods or access_on_hosts.is_given(run.connection):
+        return []
+    return [name for name, host in run.hosts.items() if not host.is_of_members]
+
+
 @contextmanager
 def _control_plane(run: Run) -> Iterator[Cluster]:
-    """Client through the host cluster, or with the kubeconfig that an installation on plain hosts has left."""
-    if run.place.in_pods:
-        if run.stored_state is None:
-            where, remedy = f"namespace {run.namespace} of the host cluster", "run karmada.installer.install first"
-            raise ProblemsError(
-                Problem("no control plane is installed there", where, remedy, reason=Reason.NOT_INSTALLED)
-            )
-        yield run.control_plane
+    """Client through the host cluster, with the kubeconfig that was given, or by the state that hosts have told."""
+    told = any(run.observed[name].is_looked_at for name in _hosts_to_look_at(run))
+    if not (run.place.in_pods or told):
+        control_plane = access_on_hosts.client(run.deployment, run.connection, "run karmada.installer.install")
+        try:
+            yield control_plane
+        finally:
+            control_plane.close()
         return
-    control_plane = access_on_hosts.client(run.deployment, run.connection, "run karmada.installer.install")
-    try:
-        yield control_plane
-    finally:
-        control_plane.close()
+    if run.stored_state is None:
+        raise ProblemsError(_without_state(run))
+    yield run.control_plane
+
+
+def _without_state(run: Run) -> list[Problem]:
+    """Problems of hosts that could not be looked at, so that it is unknown what is there; else that nothing is."""
+    if run.store.may_be_unseen:
+        refused = {name: each.refusal for name, each in run.observed.items() if each.refusal}
+        return [host_access.problem(why, host=name, address=run.hosts[name].address) for name, why in refused.items()]
+    where, remedy = run.place.where, "run karmada.installer.install first"
+    return [Problem("no control plane is installed there", where, remedy, reason=Reason.NOT_INSTALLED)]
 
 
 def _drained(

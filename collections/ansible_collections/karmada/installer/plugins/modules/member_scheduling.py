@@ -17,7 +17,9 @@ description:
     nobody has is refused before the first change.
   - >-
     It takes no lock and writes no state, so that it works beside another run. In mode Container the control plane is
-    reached through the host cluster, in mode Binary with the kubeconfig that the installation has written.
+    reached through the host cluster; in mode Binary by the Secret beside an object, with the kubeconfig that the
+    environment names (C(KARMADA_KUBECONFIG)) or that the installation has written, or, if none is there, as the
+    administrator by the state that M(karmada.installer.host_observe) has read from the plain hosts before.
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
@@ -35,9 +37,12 @@ options:
       - >-
         V(uncordoned) takes both taints away. What has gone does not come back by itself. What is going still and has no
         other place stays.
+      - >-
+        V(looked_for) changes nothing and says which plain hosts M(karmada.installer.host_observe) has to look at
+        before, because nothing else tells how the control plane is reached.
     type: str
     required: true
-    choices: [cordoned, drained, uncordoned]
+    choices: [cordoned, drained, uncordoned, looked_for]
   members:
     description: >-
       Names of the members. Without any, those that the run has chosen with C(--limit) or the variable
@@ -78,6 +83,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+hosts:
+  description: Names of the plain hosts to look at, with O(state=looked_for); none where there is no need.
+  returned: success
+  type: list
+  elements: str
+  sample: [cp1, cp2, cp3]
 changes:
   description: The Clusters that were changed. In check mode, those that would be.
   returned: success

@@ -2,7 +2,8 @@
 """Access to a control plane on plain hosts from where a run or an inventory stands, which logs in to no host for it.
 
 Beside an object is the Secret ``<name>-admin-config``, wherever the control plane is. For a document from a file it is
-a kubeconfig: of the environment, which a credential of AWX gives, or the one that an installation has left.
+a kubeconfig: of the environment, which a credential of AWX gives, or the one that an installation has left. Where
+neither is there, as in a job of AWX, a run may look at the hosts, whose state has the administrator's authority.
 """
 
 from __future__ import annotations
@@ -17,6 +18,13 @@ from ..encoding import files_of
 from ..kube import kubeconfig
 from ..kube.cluster import Cluster
 from ..problems import Problem, ProblemsError, Reason
+
+
+def is_given(connection: Connection) -> bool:
+    """Return whether somebody has said how the control plane is reached, be it right or not."""
+    if connection.object_uid or connection.control_plane_kubeconfig != connection.kubeconfig_output:
+        return True
+    return Path(connection.kubeconfig_output or "").is_file()
 
 
 def client(deployment: Mapping[str, Any], connection: Connection, otherwise: str) -> Cluster:

@@ -25,7 +25,10 @@ NAMES = {"place", "_place"}
 ASKS = {
     "action/hosts_outcome.py": (1, "what failed above the hosts has been told by the step that failed"),
     "action/member_join.py": (1, "on hosts, tasks of the role start again what holds a former connection"),
-    "action/member_scheduling.py": (1, "this step looks at no host: there, a kubeconfig leads to the control plane"),
+    "action/member_scheduling.py": (
+        2,
+        "of hosts a kubeconfig leads to the control plane; their state only without one",
+    ),
     "action/restore.py": (1, "old data is removed here from volumes, by modules from hosts"),
     "action/uninstall.py": (1, "most of an uninstall of hosts happens on the hosts"),
     "plugin_utils/control_plane/differences.py": (

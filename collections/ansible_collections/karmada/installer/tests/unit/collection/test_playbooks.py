@@ -458,3 +458,43 @@ def test_however_a_restore_ends_it_is_written_how_far_it_came_and_others_may_wri
     on_hosts = ["journal written", "journal released", "journal released", "hosts_outcome"]
     end = on_hosts if hosts else ["journal released"]
     assert [" ".join(filter(None, (each["step"], each.get("state")))) for each in steps[-len(end) :]] == end
+
+
+@pytest.mark.parametrize("options", [["-e", '{"karmada_members": ["m1"]}'], ["--limit", "m1"]], ids=["named", "limit"])
+@pytest.mark.parametrize("verb", ["cordon", "drain", "uncordon"])
+def test_plain_hosts_are_looked_at_for_a_member_where_nobody_has_given_a_kubeconfig(
+    verb: str, options: list[str], tmp_path: Path
+) -> None:
+    """Also with a limit, which leaves these hosts out of the play."""
+    hosts = {name: {"ansible_connection": "local", "karmada_host": {"name": name}} for name in ("cp1", "cp2")}
+    there = {
+        "member_scheduling": {"changed": True, "left": [], "now": []},
+        "member_scheduling looked_for": {"changed": False, "hosts": ["cp1", "cp2"]},
+    }
+    done, steps = run(verb, tmp_path, {**RESULTS, **there}, *options, mode="Binary", hosts=hosts, grouped=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [(each["step"], each.get("host", each.get("state"))) for each in steps]
+    state = {"cordon": "cordoned", "drain": "drained", "uncordon": "uncordoned"}[verb]
+    assert told[-4:] == [
+        ("member_scheduling", "looked_for"),
+        ("host_observe", "cp1"),
+        ("host_observe", "cp2"),
+        ("member_scheduling", state),
+    ]
+    assert steps[-1]["selected"] == ["m1"]
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+def test_no_host_is_looked_at_for_a_member_where_there_is_a_kubeconfig_or_a_host_cluster(
+    mode: str, tmp_path: Path
+) -> None:
+    there = {
+        "member_scheduling": {"changed": True, "left": [], "now": []},
+        "member_scheduling looked_for": {"changed": False, "hosts": []},
+    }
+    chosen = ("-e", '{"karmada_members": ["m1"]}')
+    done, steps = run("cordon", tmp_path, {**RESULTS, **there}, *chosen, mode=mode)
+    assert done.returncode == 0, done.stdout + done.stderr
+    asked = ["looked_for"] if mode == "Binary" else []
+    assert [each["state"] for each in given(steps, "member_scheduling")] == [*asked, "cordoned"]
+    assert given(steps, "host_observe") == []

@@ -28,7 +28,7 @@ class ActionModule(ActionBase):
             before = [json.loads(line) for line in steps]
             selected = selection.of_variables(task_vars)
             host = self._task.delegate_to or task_vars["inventory_hostname"]
-            where = {"host": host} if name in ("etcd_change", "host_components") else {}
+            where = {"host": host} if name in ("etcd_change", "host_components", "host_observe") else {}
             steps.write(json.dumps({"step": name, "selected": selected, **where, **args}) + "\\n")
         results = json.loads(os.environ["RESULTS"])
         part = args.get("stage") or args.get("state")
