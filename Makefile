@@ -155,7 +155,7 @@ collection: ## the collection's artifact, in build/
 # In environments of their own, as the site is: the tools are large, and nothing else needs them. Sanity runs with Python 3.11,
 # 3.12 and 3.13, which have ansible-core 2.19, 2.20 and 2.21; SANITY_ARGS='--core 2.19 --test pylint' looks at less.
 .PHONY: publishable
-publishable: collection ## what Galaxy asks of the artifact: its importer, sanity, the changelog, the execution environment
+publishable: collection ## what Galaxy asks of the artifact: its importer, sanity, changelog, documentation, execution environment
 	REQUIREMENTS=requirements-publish.txt $(IN_VENV) python tools/publishable.py $(SANITY_ARGS)
 
 .PHONY: lab

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the built artifact as Galaxy will: its importer, the changelog, the execution environment, sanity.
+"""Looks at the built artifact as Galaxy will: its importer, changelog, documentation, execution environment, sanity.
 
 Runs in the environment of ``requirements-publish.txt``, on the content of the artifact and not on the checkout: what is
 not in it is not published. Sanity is that of every release of ansible-core that the collection supports, each in an
@@ -58,6 +58,27 @@ def unpacked(file: Path) -> Path:
         archive.extractall(folder, filter="data")
     subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
     return folder
+
+
+def with_plain_defaults(folder: Path) -> Path:
+    """Copy of the content for antsibull-docs, without those defaults of roles that are templates.
+
+    A default that follows from another variable is one, as Ansible has it; antsibull-docs wants a value of the option's
+    type, and reads nothing else of a role that has none.
+    """
+    root = BUILD / "publishable-docs"
+    shutil.rmtree(root, ignore_errors=True)
+    copy = root / folder.relative_to(BUILD / "publishable")
+    # With its own .git: antsibull-docs asks git for files, and the checkout around it ignores all of build/.
+    shutil.copytree(folder, copy, symlinks=True)
+    for path in copy.glob("roles/*/meta/argument_specs.yml"):
+        specs = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for each in specs["argument_specs"].values():
+            for option in each.get("options", {}).values():
+                if "{{" in str(option.get("default", "")):
+                    del option["default"]
+        path.write_text(yaml.safe_dump(specs, sort_keys=False), encoding="utf-8")
+    return copy
 
 
 def home() -> Path:
@@ -120,6 +141,15 @@ def checks(folder: Path) -> Mapping[str, tuple[list[str], Path]]:
         "changelog.yaml": (
             [str(here / "antsibull-changelog"), "lint-changelog-yaml", "changelogs/changelog.yaml"],
             folder,
+        ),
+        # Documentation of plugins, modules and roles becomes pages without a complaint, and no reference leads nowhere.
+        "antsibull-docs": (
+            [
+                *(str(here / "antsibull-docs"), "lint-collection-docs", "--plugin-docs"),
+                *("--validate-collection-refs", "dependent", "--disallow-unknown-collection-refs"),
+                str(with_plain_defaults(folder)),
+            ],
+            BUILD,
         ),
         "execution environment": ([str(here / "ansible-builder"), "introspect", str(folder.parents[2])], BUILD),
         "ee/execution-environment.yml": (

@@ -10,6 +10,7 @@ from pathlib import Path
 import publishable
 import pytest
 import sanity_ignores
+import yaml
 
 
 def test_each_release_has_a_python_that_it_is_pinned_for() -> None:
@@ -45,3 +46,27 @@ def test_one_that_is_not_there_is_a_failure_with_a_remedy(
     monkeypatch.setattr(publishable, "interpreter", lambda _version: None)
     assert not publishable.sanity(tmp_path, "2.20", [])
     assert "There is no Python 3.12 here with venv" in capsys.readouterr().out
+
+
+def test_defaults_of_roles_that_are_templates_are_not_what_documentation_is_judged_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishable, "BUILD", tmp_path)
+    folder = tmp_path / "publishable/ansible_collections/karmada/installer"
+    specs = folder / "roles/upgrade/meta/argument_specs.yml"
+    specs.parent.mkdir(parents=True)
+    (folder / ".git").mkdir()
+    options = {
+        "a": {"type": "int", "default": "{{ b | default(5) }}"},
+        "b": {"type": "int", "default": 5},
+        "c": {"type": "list", "default": ["{{ b }}"]},
+    }
+    specs.write_text(yaml.safe_dump({"argument_specs": {"main": {"options": options}, "other": {}}}), encoding="utf-8")
+    before = specs.read_text(encoding="utf-8")
+    copy = publishable.with_plain_defaults(folder)
+    found = yaml.safe_load((copy / specs.relative_to(folder)).read_text(encoding="utf-8"))["argument_specs"]
+    assert found["main"]["options"] == {"a": {"type": "int"}, "b": options["b"], "c": {"type": "list"}}
+    assert (copy / ".git").is_dir(), "without it nothing in build/ would be looked at"
+    assert specs.read_text(encoding="utf-8") == before, "the other checks look at what is published"
+    (command, _), *_ = (each for name, each in publishable.checks(folder).items() if name == "antsibull-docs")
+    assert command[-1] == str(copy)
