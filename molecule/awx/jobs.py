@@ -4,7 +4,7 @@
     jobs.py WHERE update                            an inventory from a source of the project, of AWX old and new
     jobs.py WHERE workflow                          check, install, join members, report, with artifacts handed on
     jobs.py WHERE job VERB [--answer NAME=VALUE]... [--unchanged]
-    jobs.py WHERE compare [--rounds N]              a job takes hardly longer than ansible-playbook
+    jobs.py WHERE compare [--rounds N]              how much longer a job takes than ansible-playbook
     jobs.py WHERE refresh                           the inventory, after documents were added to the project
     jobs.py WHERE backups --key FILE                take, list, verify and try out a backup
     jobs.py WHERE restores --key FILE               restore it, take that back; restore it again, and release it
@@ -45,9 +45,9 @@ from awx_runner import stored  # noqa: E402
 from awx_site import SOURCE, Site, Unseen, answered, created  # noqa: E402
 from figures import keep_figure  # noqa: E402
 
-#: Seconds that a job is to take longer than ansible-playbook at most, and those at which a scenario fails: two cores
-#: that have a lab of clusters to run beside it may need some for themselves.
-GOAL_SECONDS, MOST_LONGER_SECONDS = 3.0, 10.0
+#: Seconds that a job is to take longer than ansible-playbook at most. It is told, and fails nothing: two cores that have
+#: a lab of clusters to run beside it may need some for themselves.
+GOAL_SECONDS = 3.0
 
 
 def update(site: Site) -> None:
@@ -138,24 +138,19 @@ def compare(site: Site, rounds: int) -> None:
         else:
             pairs.append((by_hand(), site.succeeded("install").seconds))
     shutil.rmtree(inside)
-    longer, told = comparison(pairs)
+    told = comparison(pairs)
     print(told)
     keep_figure(site.figures, "a job beside ansible-playbook", told)
-    if longer > MOST_LONGER_SECONDS:
-        raise Unseen(f"a job takes {longer:.1f} s longer than ansible-playbook")
 
 
-def comparison(pairs: Sequence[tuple[float, float]]) -> tuple[float, str]:
-    """Seconds that a job takes longer, of pairs of seconds by hand and as a job; and that in words.
+def comparison(pairs: Sequence[tuple[float, float]]) -> str:
+    """Words for how much longer a job takes, from pairs of seconds by hand and as a job.
 
     The median of the differences: the least one is of the round in which something held up the run by hand.
     """
     longer = statistics.median(as_job - by_hand for by_hand, as_job in pairs)
     each = ", ".join(f"{by_hand:.1f} s and {as_job:.1f} s" for by_hand, as_job in pairs)
-    return (
-        longer,
-        f"by hand and as a job {each}: {longer:.1f} s longer (median of {len(pairs)}; goal {GOAL_SECONDS:.0f})",
-    )
+    return f"by hand and as a job {each}: {longer:.1f} s longer (median of {len(pairs)}; goal {GOAL_SECONDS:.0f})"
 
 
 def main() -> int:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,6 @@ from awx_runner import Done
 
 sys.path.append(str(Path(__file__).parents[2] / "awx"))
 
-import awx_site
 import jobs
 
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -51,15 +49,11 @@ def test_silence_counts_from_the_start_to_the_end(lasting: float, told: Sequence
     ],
 )
 def test_a_job_is_compared_by_the_middle_of_the_rounds(pairs: Sequence[tuple[float, float]], longer: float) -> None:
-    found, told = jobs.comparison(pairs)
-    assert found == pytest.approx(longer)
+    told = jobs.comparison(pairs)
     assert f"{longer:.1f} s longer (median of {len(pairs)}" in told
 
 
-@pytest.mark.parametrize(("as_job", "fails"), [(32.0, False), (60.0, True)])
-def test_the_figure_is_kept_and_a_job_that_takes_much_longer_is_a_failure(
-    as_job: float, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_much_longer_a_job_takes_is_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "checkout").mkdir()
     clock = [0.0]
 
@@ -72,9 +66,9 @@ def test_the_figure_is_kept_and_a_job_that_takes_much_longer_is_a_failure(
         root=tmp_path,
         figures=tmp_path / "figures.json",
         credential=lambda: SimpleNamespace(inject=lambda *_: ({}, [])),
-        succeeded=lambda _verb: SimpleNamespace(seconds=as_job),
+        succeeded=lambda _verb: SimpleNamespace(seconds=32.0),
     )
-    with pytest.raises(awx_site.Unseen, match=r"30\.0 s longer") if fails else nullcontext():
-        jobs.compare(site, 3)
+    jobs.compare(site, 3)
     (told,) = json.loads(site.figures.read_text()).values()
-    assert told.startswith("by hand and as a job 30.0 s and ")
+    assert told.startswith("by hand and as a job 30.0 s and 32.0 s")
+    assert "2.0 s longer" in told
