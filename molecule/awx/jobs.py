@@ -45,8 +45,8 @@ from awx_runner import stored  # noqa: E402
 from awx_site import SOURCE, Site, Unseen, answered, created  # noqa: E402
 from figures import keep_figure  # noqa: E402
 
-#: Seconds that a job is to take longer than ansible-playbook at most. It is told, and fails nothing: two cores that have
-#: a lab of clusters to run beside it may need some for themselves.
+#: Seconds that a job is to take longer than ansible-playbook at most. It is told, and fails nothing: two cores with a
+#: lab of clusters on them may need some for themselves.
 GOAL_SECONDS = 3.0
 
 
