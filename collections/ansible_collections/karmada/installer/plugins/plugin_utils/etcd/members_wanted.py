@@ -49,9 +49,13 @@ def _begun_with(count: int) -> Problem:
 
 
 def look_before(run: Run) -> Look | None:
-    """Members as they are before the first change of a run; None if there are none in pods yet."""
+    """Members as they are before the first change of a run; None if there are none in pods yet.
+
+    A run that has nothing to do asks none of them before its report.
+    """
     stored = run.stored_state
-    return look(run) if are_ours(run) and stored is not None and stored.etcd.bootstrapped else None
+    is_due = are_ours(run) and stored is not None and stored.etcd.bootstrapped and run.has_more_to_do
+    return look(run) if is_due else None
 
 
 def problems(
@@ -77,6 +81,8 @@ def problems(
     if not stored.etcd.bootstrapped:
         return found
     if known == wanted and not replaced:
+        if looked is None:
+            return found
         # Members that somebody else has changed stop this run as well, whatever it is about; all else may pass.
         step = _settled_step(run, wanted, replaced, looked, settles=False)
         differ = isinstance(step, steps.Refusal) and step.reason is Reason.ETCD_MEMBERS_DIFFER

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import UNAVAILABLE, Members
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import Journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     members,
     members_wanted,
@@ -262,6 +263,11 @@ def test_members_that_somebody_else_has_changed_are_told_before_whatever_the_run
     assert problem.reason is Reason.ETCD_MEMBERS_DIFFER
     assert "a learner that this installer has not added: theirs" in problem.what
     assert world.etcd.members["bad"], "it is left alone"
+    stored = run.stored_state
+    assert stored
+    settled = a_run(world, 3, replace(stored, document=run.deployment, journal=Journal()))
+    assert members_wanted.look_before(settled) is None, "a run with nothing to do leaves it to the report"
+    assert members_wanted.problems(settled, confirmed=0, replace_names=()) == []
 
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["its cluster is on record", "of an earlier version"])
@@ -275,7 +281,8 @@ def test_an_etcd_that_was_restored_by_hand_is_another_cluster_of_which_nobody_is
     world.etcd.restore_by_hand()
     for count in (3, 5):
         run = a_run(world, count, stored)
-        (problem,) = members_wanted.problems(run, confirmed=0, replace_names=())
+        looked = members_wanted.look_before(run)
+        (problem,) = members_wanted.problems(run, confirmed=0, replace_names=(), looked=looked)
         assert problem.reason is Reason.ETCD_MEMBERS_DIFFER
         assert problem.what.endswith("somebody has restored all of it by hand, or begun it anew")
         assert ("are the cluster dd, and the one of this control plane is c" in problem.what) == recorded
