@@ -318,10 +318,13 @@ def test_the_lease_of_an_api_server_is_named_by_its_pod():
     assert _differences(lease("cc7f8-thbmj"), lease("868d8-cfhtx")) != []
 
 
-def test_the_id_of_a_member_of_etcd_is_chance_and_whether_there_is_one_is_not():
-    def state(identity):
-        content = json.dumps({"etcd": {"members": [{"name": "prod-etcd-0", "id": identity}]}}).encode()
+def test_ids_of_etcd_are_chance_and_whether_there_are_any_is_not():
+    def state(identity, cluster="24db58a394e63213"):
+        etcd = {"cluster": cluster, "members": [{"name": "prod-etcd-0", "id": identity}]}
+        content = json.dumps({"etcd": etcd}).encode()
         return snapshot._secret_part("instance.json", base64.b64encode(content).decode())
 
     assert state("1cead8061d1aa455") == state("6d39c4cc6cb56415")
     assert state("1cead8061d1aa455") != state("")
+    assert state("", "24db58a394e63213") == state("", "ac8b1b012e93e5f5")
+    assert state("", "24db58a394e63213") != state("", "")

@@ -105,8 +105,10 @@ def _secret_part(key: str, value: str) -> Any:
         return "<secret>"
     content = json.loads(base64.b64decode(value))
     if isinstance(content, dict):
-        # etcd derives the IDs of the first members from a token, which is made up.
-        for member in content.get("etcd", {}).get("members", []):
+        # etcd derives the ID of its cluster and those of the first members from a token, which is made up.
+        etcd = content.get("etcd", {})
+        etcd |= {"cluster": "<id>"} if etcd.get("cluster") else {}
+        for member in etcd.get("members", []):
             member["id"] = "<id>" if member.get("id") else ""
     return (
         {name: part for name, part in content.items() if name not in _PARTS} if isinstance(content, dict) else content
