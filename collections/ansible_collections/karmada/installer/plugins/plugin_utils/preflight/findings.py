@@ -209,7 +209,7 @@ def _of_mode(run: Run) -> Iterable[Problem]:
     for problem in mode_fields.problems(run.deployment):
         if problem.where == mode_fields.NAMESPACE and run.stored_state:
             what = f"{problem.what}; leave it as it was at the install"
-            run.tell(Problem.hint(what, problem.reason, problem.where))
+            run.tell(Problem.hint(what, Reason.FIELD_WITHOUT_EFFECT, problem.where))
         else:
             yield problem
 
