@@ -8,13 +8,11 @@ import shutil
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action import backup as action
-from ansible_collections.karmada.installer.plugins.action import etcd_snapshot
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
     record,
@@ -33,11 +31,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.action.test_etcd_room_on_host import MEMBERS, status
-from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock_asked import Asking
 from ansible_collections.karmada.installer.tests.unit.support.backup_series import NOW, document
+from ansible_collections.karmada.installer.tests.unit.support.fetched_snapshots import CONTENT, Fetching
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import HOSTS, Runs, remembered, seen
 
-CONTENT = b"database" * 1000
 REMOTE = "/var/lib/karmada-installer-snapshots/prod.db"
 BUSY = "elsewhere/1/2/3 is working on prod (last seen 5 s ago, free after 595 s more of silence)"
 HASH = {"revision": 70, "value": 5, "compacted": 0}
@@ -190,38 +187,6 @@ def test_what_counts_is_what_the_hosts_have_when_they_are_locked(runs: Runs, tmp
 
 
 # -- the database of a member ------------------------------------------------------------------------------------------
-
-
-class Fetching(Asking):
-    """The step on a host whose connection copies the file that its module has written; root there may do otherwise."""
-
-    def __init__(self, runs: Runs, *, told: int = len(CONTENT), content: bytes = CONTENT, check: bool = False) -> None:
-        super().__init__(etcd_snapshot.ActionModule, runs, check=check)
-        self.answer = {"changed": False, "path": "/etc/shadow", "size": told, "acknowledged": 70}
-        self.gone: dict[str, Any] = {"changed": False}
-        self.told: list[str] = []
-        self.action.karmada.say = self.told.append
-        self.content = content
-        self.fetched: list[str] = []
-        self.action._play_context = SimpleNamespace(remote_user="admin")
-        self.action._connection = SimpleNamespace(get_option=lambda _name: None, fetch_file=self._fetch)
-        self.action._low_level_execute_command = self._said
-        self.logs_in = {"rc": 0, "stdout": "somebody\n"}
-
-    def _fetch(self, remote: str, local: str) -> None:
-        self.fetched.append(remote)
-        Path(local).write_bytes(self.content)
-
-    def _said(self, command: str, *, sudoable: bool) -> dict[str, Any]:
-        assert (command, sudoable) == ("id -un", False)
-        return self.logs_in
-
-    def _execute(self, *, module_name: str, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
-        found: dict[str, Any] = super()._execute(module_name=module_name, module_args=module_args, task_vars=task_vars)
-        return self.gone if module_args["state"] == "absent" else found
-
-    def states(self) -> list[str]:
-        return [each["state"] for each in self.asked]
 
 
 def test_it_comes_as_a_file_for_its_owner_only_and_goes_there(runs: Runs) -> None:

@@ -201,7 +201,7 @@ def test_what_is_wrong_with_a_host_is_not_told_of_members_that_were_not_selected
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Checked(runs, {"refusal": "it does not answer"}).run(*BOTH)
-    for check in ("_version", "_hosts", "_crds", "_external_etcd", "_place_access"):
+    for check in ("_version", "_of_place", "_crds", "_external_etcd", "_place_access"):
         monkeypatch.setattr(findings, check, lambda *_: [])
     monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters())
     monkeypatch.setattr(member_checks.MemberChecks, "problems", lambda *_: [])
