@@ -20,7 +20,7 @@ ALL = "all"
 THOROUGH = {
     "lint": {},
     "unit": {"ETCD_HISTORIES": "10000", "ETCD_MOMENTS": "1", "LEADER_MOMENTS": "0", "RESTORE_MOMENTS": "1"},
-    "contract": {"TEST_ALL_RELEASES": "true", "TEST_NAVIGATOR": "true"},
+    "contract": {"TEST_ALL_RELEASES": "true", "TEST_NAVIGATOR": "true", "INVENTORY_CONTROL_PLANES": "100"},
 }
 """Check → variable → what makes it see the most there is, as ``make test-full`` asks."""
 
