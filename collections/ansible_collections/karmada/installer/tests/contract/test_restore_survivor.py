@@ -88,7 +88,7 @@ class Site:
         (folder / "backups").mkdir()
         self.target = DirectoryTarget("prod", folder / "backups", "")
         self.place = Place(WantedRestore("back", "nightly"), NIGHTLY, self.target)
-        etcd.client().put_if_absent(WORKS + b"before", b"x")
+        etcd.client().put_if_absent(WORKS + b"before", b"{}")
         self.backup = take.backup(self.run, NIGHTLY, self.target, Purpose.SCHEDULED).record
 
     def lose(self, *members: Member) -> None:
@@ -98,7 +98,7 @@ class Site:
             shutil.rmtree(each.directory / "data")
 
     def lose_majority(self) -> None:
-        self.etcd.client().put_if_absent(WORKS + b"after", b"x")
+        self.etcd.client().put_if_absent(WORKS + b"after", b"{}")
         # A follower may lack what it was not told to be committed.
         newest = max(each.revision for each in self.etcd.client().status())
         until(lambda: self.alone().status()[0].revision == newest, "the survivor to have the last write")
@@ -132,7 +132,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     with ExitStack() as stack:
         etcd = Cluster(stack, tmp_path / "etcd", request.param).voters(3)
         for prefix in COUNTED.values():
-            etcd.client().put_if_absent(prefix + b"one", b"x")
+            etcd.client().put_if_absent(prefix + b"one", b"{}")
         found = Site(etcd, tmp_path, monkeypatch)
         yield found
         found.run.close()

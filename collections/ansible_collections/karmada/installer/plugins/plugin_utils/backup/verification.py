@@ -43,9 +43,10 @@ COUNTED: Mapping[str, bytes] = {
 
 #: Kinds of which one object is looked at.
 _LOOKED_AT = ("clusters", "works", "secrets")
-#: How what an API server has written begins: encrypted, in protobuf, in JSON (of custom and aggregated resources).
+#: How what an API server has written begins: encrypted, in protobuf, in JSON (of custom and aggregated resources), in
+#: CBOR (which it may be told to use for those).
 _ENCRYPTED = b"k8s:enc:"
-_FORMS = (_ENCRYPTED, b"k8s\0", b"{")
+_FORMS = (_ENCRYPTED, b"k8s\0", b"{", b"\xd9\xd9\xf7")
 #: Bytes of an object that are kept.
 _HEAD = 16
 
