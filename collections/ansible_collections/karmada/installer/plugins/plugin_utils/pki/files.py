@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import yaml
 
@@ -63,7 +64,9 @@ def contents(files: FileSet, material: Material, layout: Layout) -> dict[str, by
     if files.holds in (Holds.CERTIFICATE, Holds.IDENTITY):
         found = certificate_files(files.certificate, material, files.member)
         if files.holds is Holds.IDENTITY:
-            found["karmada.config"] = _identity_kubeconfig(layout, files).encode()
+            user = files.certificate.removesuffix("-identity")
+            paths = [layout.path(files.directory, name) for name in ("ca.crt", "tls.crt", "tls.key")]
+            found["karmada.config"] = _identity_kubeconfig(layout.apiserver_url, user, *paths)
         return found
     if files.holds is Holds.MEMBER_ACCESS:
         access = material.member_access.get(files.member)
@@ -113,9 +116,9 @@ def kubeconfig_of(who: KeyPair, authority: bytes, server: str, user: str, tls_se
     return yaml.safe_dump(config, sort_keys=False)
 
 
-def _identity_kubeconfig(layout: Layout, files: FileSet) -> str:
+@lru_cache  # a run asks for each several times, and writing YAML takes milliseconds
+def _identity_kubeconfig(server: str, user: str, authority: str, certificate: str, key: str) -> bytes:
     """Kubeconfig of a component. It refers to the files beside it, so that a renewed certificate is picked up."""
-    user = files.certificate.removesuffix("-identity")
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -123,8 +126,8 @@ def _identity_kubeconfig(layout: Layout, files: FileSet) -> str:
             {
                 "name": CLUSTER_NAME,
                 "cluster": {
-                    "server": layout.apiserver_url,
-                    "certificate-authority": layout.path(files.directory, "ca.crt"),
+                    "server": server,
+                    "certificate-authority": authority,
                 },
             }
         ],
@@ -132,15 +135,15 @@ def _identity_kubeconfig(layout: Layout, files: FileSet) -> str:
             {
                 "name": user,
                 "user": {
-                    "client-certificate": layout.path(files.directory, "tls.crt"),
-                    "client-key": layout.path(files.directory, "tls.key"),
+                    "client-certificate": certificate,
+                    "client-key": key,
                 },
             }
         ],
         "contexts": [{"name": user, "context": {"cluster": CLUSTER_NAME, "user": user}}],
         "current-context": user,
     }
-    return yaml.safe_dump(config, sort_keys=False)
+    return yaml.safe_dump(config, sort_keys=False).encode()
 
 
 def encryption_configuration(key: str) -> str:

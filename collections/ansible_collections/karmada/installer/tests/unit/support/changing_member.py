@@ -9,7 +9,6 @@ on the member at the same time.
 from __future__ import annotations
 
 import contextlib
-import copy
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -29,6 +28,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members.works im
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.store import SecretStore
 from ansible_collections.karmada.installer.tests.unit.support import pull_member_in_memory
+from ansible_collections.karmada.installer.tests.unit.support.copies import copied
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.karmada_in_memory import (
     MADE_BY_APPLY,
@@ -262,17 +262,17 @@ class SiteOnHosts(Site):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
         monkeypatch.setattr(SecretStore, "later", True)
-        self.known = copy.deepcopy(self.host.objects[STATE])
+        self.known = copied(self.host.objects[STATE])
 
     def told(self) -> None:
         self.host._write()
-        self.known = copy.deepcopy(self.host.objects[STATE])
+        self.known = copied(self.host.objects[STATE])
 
     def run(self, entry: Object = PUSH, *, check: bool = False) -> list[str]:
         try:
             return self._play(entry, check=check)
         except Killed:
-            self.host.objects[STATE] = copy.deepcopy(self.known)
+            self.host.objects[STATE] = copied(self.known)
             raise
 
     def _play(self, entry: Object, *, check: bool) -> list[str]:

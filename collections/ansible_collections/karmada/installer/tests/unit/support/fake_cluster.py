@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import itertools
 from collections import Counter
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Conflict, NotFound, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.transport import RETRY_SECONDS
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.copies import copied
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import is_another
 
 Object = dict[str, Any]
@@ -66,9 +66,9 @@ class FakeCluster:
         meta = {
             "uid": f"uid-{next(_NUMBERS)}",
             "resourceVersion": f"{next(_NUMBERS)}00",
-            **copy.deepcopy(obj["metadata"]),
+            **copied(obj["metadata"]),
         }
-        stored = {**copy.deepcopy(obj), "metadata": meta}
+        stored = {**copied(obj), "metadata": meta}
         self.objects[self._key(obj)] = stored
         return stored
 
@@ -90,7 +90,7 @@ class FakeCluster:
         self._alive()
         if kind == "PriorityClass" and name.startswith("system-"):  # every API server makes these for itself
             return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
-        return copy.deepcopy(self.objects.get((api_version, kind, namespace, name)))
+        return copied(self.objects.get((api_version, kind, namespace, name)))
 
     def list(
         self, api_version: str, kind: str, namespace: str | None = None, *, labels: str | None = None, **_: Any
@@ -98,7 +98,7 @@ class FakeCluster:
         self._alive()
         wanted = dict(pair.split("=", 1) for pair in (labels or "").split(",") if pair)
         return [
-            copy.deepcopy(each)
+            copied(each)
             for (version, found, home, _), each in self.objects.items()
             if (version, found) == (api_version, kind)
             and namespace in (None, home)
@@ -162,17 +162,17 @@ class FakeCluster:
             raise Conflict(self.name, "PATCH", "/", 409, "Conflict", "somebody else has written")
         meta = {
             "uid": f"uid-{next(_NUMBERS)}",
-            **copy.deepcopy(obj["metadata"]),
+            **copied(obj["metadata"]),
             "resourceVersion": f"{next(_NUMBERS)}00",
         }
         meta["uid"] = before["metadata"]["uid"] if before else meta["uid"]
-        after = {**copy.deepcopy(obj), "metadata": meta}
+        after = {**copied(obj), "metadata": meta}
         if before and "status" in before:
             after["status"] = before["status"]
         if not dry_run:
             self.objects[self._key(obj)] = after
             self.log.append(f"apply {obj['kind']} {obj['metadata']['name']}")
-        return Applied(copy.deepcopy(after), before is None)
+        return Applied(copied(after), before is None)
 
     def delete(
         self, api_version: str, kind: str, name: str, namespace: str | None = None, uid: str | None = None, **_: Any
@@ -203,7 +203,7 @@ class FakeCluster:
         merge(live, patch)
         live["metadata"]["resourceVersion"] = f"{next(_NUMBERS)}00"
         self.log.append(f"patch {kind} {name}")
-        return copy.deepcopy(live)
+        return copied(live)
 
     def close(self) -> None:
         self.closed += 1

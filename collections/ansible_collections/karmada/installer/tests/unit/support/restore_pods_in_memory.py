@@ -8,7 +8,6 @@ the folder that its configuration names. Files, programs and members are not in 
 from __future__ import annotations
 
 import base64
-import copy
 import itertools
 import threading
 from collections.abc import Callable
@@ -42,6 +41,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import store
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.in_pods import InPods
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.copies import copied
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import (
     BACKUP,
@@ -214,8 +214,8 @@ def install(world: World) -> None:
         secrets = workloads.file_set_secrets(run.instance, run.layout, run.material)
         for each in [*secrets, *run.workloads([each.name for each in pod_components(run.spec)])]:
             world.apply(each)
-        INSTALLED.update(copy.deepcopy(world.objects))
-    world.objects = copy.deepcopy(INSTALLED)
+        INSTALLED.update(copied(world.objects))
+    world.objects = copied(INSTALLED)
     world.serving, world.told, world.writes = dict.fromkeys(NAMES, "gen-1"), {"before"}, 0
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -38,6 +37,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509 
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki.files import Material
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import cluster_layout
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads as render
+from ansible_collections.karmada.installer.tests.unit.support.copies import copied
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -57,7 +57,7 @@ TOKEN = "0d6c2a35-1111-4222-8333-944455556666"
 
 def document(spec: Mapping[str, Any] | None = None, name: str = "prod", namespace: str = "karmada") -> Object:
     """A document as the inventory plugin hands it on: valid, with all defaults."""
-    return copy.deepcopy(_resolved(json.dumps(spec or {}), name, namespace))
+    return copied(_resolved(json.dumps(spec or {}), name, namespace))
 
 
 @cache
@@ -352,7 +352,7 @@ SPECS: dict[str, Object] = {
         "members": [MEMBER],
         "components": {
             "etcd": {"local": {"replicas": 3, **SETTINGS}},
-            **{component.field: copy.deepcopy(SETTINGS) for component in COMPONENTS if component.field != "etcd"},
+            **{component.field: copied(SETTINGS) for component in COMPONENTS if component.field != "etcd"},
         },
     },
     "external": {

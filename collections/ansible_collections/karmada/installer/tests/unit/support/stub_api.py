@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import copy
 import hashlib
 import json
 import socket
@@ -21,6 +20,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from ansible_collections.karmada.installer.tests.unit.support.copies import copied
 
 Object = dict[str, Any]
 
@@ -126,7 +127,7 @@ class StubApi:
             self.objects[key] = stored
             self.events.append((self.version, event or ("ADDED" if before is None else "MODIFIED"), stored))
             self.changed.notify_all()
-            return copy.deepcopy(stored)
+            return copied(stored)
 
     def remove(self, prefix: str, namespace: str, name: str) -> None:
         with self.changed:
@@ -345,7 +346,7 @@ class _Handler(BaseHTTPRequestHandler):
         if method != "GET" and namespace and ("api/v1/namespaces", "", namespace) not in api.objects:
             return 404, self._status(404, f'namespaces "{namespace}" not found', "NotFound")
         if method == "GET":
-            return 200, copy.deepcopy(live or {})
+            return 200, copied(live or {})
         if method == "DELETE":
             assert live is not None
             wanted = (body.get("preconditions") or {}).get("uid")
@@ -440,4 +441,4 @@ def _selected(obj: Object, query: dict[str, str]) -> bool:
 def _merged(live: Any, desired: Any) -> Any:
     if isinstance(live, dict) and isinstance(desired, dict):
         return {**live, **{key: _merged(live.get(key), value) for key, value in desired.items()}}
-    return copy.deepcopy(desired)
+    return copied(desired)
