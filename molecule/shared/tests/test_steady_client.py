@@ -31,6 +31,8 @@ class Store(ThreadingHTTPServer):
         #: how long it refuses everything, in seconds from the first refusal on
         self.dark_for = float("inf")
         self.refused = None
+        #: requests to delete everything that come to no end, one status for each; 0 closes the connection
+        self.undeleted = []
         #: what a refusal says of when to try again; empty if nothing
         self.retry_after = ""
         #: a file that is there once it got so many writes, or has refused the first
@@ -102,7 +104,13 @@ class Handler(BaseHTTPRequestHandler):
         return self.answer(200, self.server.put(self.path.rsplit("/", 1)[1], wanted["data"]))
 
     def do_DELETE(self):
-        self.answer(200, {})
+        if not self.server.undeleted:
+            self.server.objects.clear()
+            return self.answer(200, {})
+        if status := self.server.undeleted.pop(0):
+            return self.answer(status, {})
+        self.close_connection = True
+        return None
 
     def do_GET(self):
         if self.path == "/metrics":
@@ -196,6 +204,15 @@ def test_what_is_refused_with_the_word_when_to_try_again_is_sent_again(server):
     server.dark_at, server.dark_for, server.retry_after = 10, 1.0, "1"
     found = _during(server)
     assert found["sent_again"] > 0
+    assert steady_client.broken(found, None, no_failures=True) == []
+
+
+def test_what_takes_longer_to_delete_than_a_request_may_take_is_deleted_by_several(server):
+    server.objects["left"] = {"metadata": {"name": "left"}, "data": {}}
+    server.undeleted = [0, 504, 0]
+    found = _during(server)
+    assert server.undeleted == []
+    assert "left" not in server.objects
     assert steady_client.broken(found, None, no_failures=True) == []
 
 

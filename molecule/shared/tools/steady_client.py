@@ -150,13 +150,25 @@ class Api:
             raise
 
     def clear(self) -> None:
-        """Delete what a run before has left, whose objects have these names."""
-        connection = self.connect(LONGEST_CLEARING)
-        try:
-            connection.request("DELETE", CONFIG_MAPS, headers={"User-Agent": "steady-client"})
-            connection.getresponse().read()
-        finally:
-            connection.close()
+        """Delete what a run before has left, whose objects have these names.
+
+        An API server ends a request after a minute, and a busy one has not deleted thousands of objects by then: it is
+        asked until a request comes to its end. Raises HTTPException if none does.
+        """
+        for attempts_left in reversed(range(ATTEMPTS)):
+            connection = self.connect(LONGEST_CLEARING)
+            try:
+                connection.request("DELETE", CONFIG_MAPS, headers={"User-Agent": "steady-client"})
+                answer = connection.getresponse()
+                answer.read()
+            except http.client.HTTPException:
+                if not attempts_left:
+                    raise
+            else:
+                if answer.status != http.HTTPStatus.GATEWAY_TIMEOUT:
+                    return
+            finally:
+                connection.close()
 
     def database_size(self) -> int | None:
         """Bytes of etcd's database, of the largest member that the API server asks; None if it does not say."""
