@@ -20,7 +20,12 @@ ALL = "all"
 THOROUGH = {
     "lint": {},
     "unit": {"ETCD_HISTORIES": "10000", "ETCD_MOMENTS": "1", "LEADER_MOMENTS": "0", "RESTORE_MOMENTS": "1"},
-    "contract": {"TEST_ALL_RELEASES": "true", "TEST_NAVIGATOR": "true", "INVENTORY_CONTROL_PLANES": "100"},
+    "contract": {
+        "AWX_TEMPLATES": "all",
+        "INVENTORY_CONTROL_PLANES": "100",
+        "TEST_ALL_RELEASES": "true",
+        "TEST_NAVIGATOR": "true",
+    },
 }
 """Check → variable → what makes it see the most there is, as ``make test-full`` asks."""
 

@@ -2,12 +2,11 @@
 """A restore, its release and the way back, each killed when a step was done and before it is on record, step by step.
 
 In both modes, by the worlds of the tests that kill at writes: here each step has its turn, and the end is compared as a
-whole with one that nobody disturbed, or with what was there before.
+whole with one that nobody disturbed, or with what was there before. ``RESTORE_MOMENTS=1`` has each step in both modes.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
@@ -28,8 +27,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_ou
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support import restore_hosts_in_memory, restore_pods_in_memory
+from ansible_collections.karmada.installer.tests.unit.support.copies import copied
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
-from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import OTHER, Killed, with_another
+from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import (
+    MOMENTS,
+    OTHER,
+    Killed,
+    with_another,
+)
 
 IN_PODS, ON_HOSTS = "in pods", "on hosts"
 BOTH = (IN_PODS, ON_HOSTS)
@@ -77,7 +82,7 @@ class Mode:
     def _installed(self) -> None:
         """As a run of ours leaves it: with its marks on every object, all of them on record, and nothing unfinished."""
         if INSTALLED:
-            self.world.objects = copy.deepcopy(INSTALLED)
+            self.world.objects = copied(INSTALLED)
             return
         run = fake_run(restore_pods_in_memory.DOCUMENT, self.world, operation="restore")
         before, components = run.state.journal, [each.name for each in pod_components(run.spec)]
@@ -89,7 +94,7 @@ class Mode:
             run.save(replace(run.state, journal=before))
         run.close()
         self.world.told = {"before"}
-        INSTALLED.update(copy.deepcopy(self.world.objects))
+        INSTALLED.update(copied(self.world.objects))
 
     def run(self, goal: Goal, **asked: Any) -> None:
         self.of.take_steps(self.world, goal, **asked)
@@ -113,9 +118,9 @@ class Mode:
         """Have a restore there that nobody has disturbed until its quarantine."""
         if self.name not in QUARANTINED:
             self.run(Goal.QUARANTINE)
-            QUARANTINED[self.name] = {each: copy.deepcopy(getattr(self.world, each)) for each in CHANGING[self.name]}
+            QUARANTINED[self.name] = {each: copied(getattr(self.world, each)) for each in CHANGING[self.name]}
         for each, found in QUARANTINED[self.name].items():
-            setattr(self.world, each, copy.deepcopy(found))
+            setattr(self.world, each, copied(found))
         self.of.assert_quarantined(self.world)
 
     @contextmanager
@@ -172,7 +177,7 @@ class Mode:
         for key, live in self.world.objects.items():
             if key[1] == "Pod" or key[3] in ("prod-installer-state", "prod-installer"):
                 continue
-            plain = copy.deepcopy(live)
+            plain = copied(live)
             for name in OF_THE_MOMENT:
                 plain["metadata"].pop(name, None)
             found[key] = plain
@@ -227,6 +232,13 @@ def _replaced(found: Any, text: str, other: str) -> Any:
     return found.replace(text, other) if isinstance(found, str) else found
 
 
+def by_turns(steps: Sequence[Step]) -> list[tuple[Step, str]]:
+    """Each step in both modes, if every moment is asked for; else in one of them, the next step in the other one."""
+    if MOMENTS == 1:
+        return [(step, mode) for step in steps for mode in BOTH]
+    return [(step, BOTH[number % len(BOTH)]) for number, step in enumerate(steps)]
+
+
 @pytest.fixture
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mode:
     return Mode(request.param, monkeypatch, tmp_path)
@@ -243,8 +255,7 @@ def undisturbed(mode: Mode, goal: Goal) -> Any:
     return UNDISTURBED[mode.name, goal]
 
 
-@pytest.mark.parametrize("mode", BOTH, indirect=True)
-@pytest.mark.parametrize("step", UNTIL_QUARANTINE)
+@pytest.mark.parametrize(("step", "mode"), by_turns(UNTIL_QUARANTINE), indirect=["mode"])
 def test_a_restore_that_is_killed_at_a_step_ends_as_an_undisturbed_one(mode: Mode, step: Step) -> None:
     wanted = undisturbed(mode, Goal.QUARANTINE)
     with mode.killed_at(step):
@@ -255,8 +266,7 @@ def test_a_restore_that_is_killed_at_a_step_ends_as_an_undisturbed_one(mode: Mod
     assert not differing(mode.ended(), wanted)
 
 
-@pytest.mark.parametrize("mode", BOTH, indirect=True)
-@pytest.mark.parametrize("step", UNTIL_QUARANTINE)
+@pytest.mark.parametrize(("step", "mode"), by_turns(UNTIL_QUARANTINE), indirect=["mode"])
 def test_a_restore_that_is_killed_at_a_step_is_undone(mode: Mode, step: Step) -> None:
     before = mode.before()
     with mode.killed_at(step):
@@ -266,8 +276,7 @@ def test_a_restore_that_is_killed_at_a_step_is_undone(mode: Mode, step: Step) ->
     assert not differing(mode.before(), before)
 
 
-@pytest.mark.parametrize("mode", BOTH, indirect=True)
-@pytest.mark.parametrize("step", RELEASE)
+@pytest.mark.parametrize(("step", "mode"), by_turns(RELEASE), indirect=["mode"])
 def test_a_release_that_is_killed_at_a_step_ends_as_an_undisturbed_one(mode: Mode, step: Step) -> None:
     wanted = undisturbed(mode, Goal.RELEASE)
     mode.come_to_quarantine()
@@ -279,8 +288,7 @@ def test_a_release_that_is_killed_at_a_step_ends_as_an_undisturbed_one(mode: Mod
     assert mode.world.told == {"before", "backup"}
 
 
-@pytest.mark.parametrize("mode", BOTH, indirect=True)
-@pytest.mark.parametrize("step", WAY_BACK)
+@pytest.mark.parametrize(("step", "mode"), by_turns(WAY_BACK), indirect=["mode"])
 def test_a_way_back_that_is_killed_at_a_step_ends_as_what_was_before(mode: Mode, step: Step) -> None:
     before = mode.before()
     mode.come_to_quarantine()
@@ -292,8 +300,7 @@ def test_a_way_back_that_is_killed_at_a_step_ends_as_what_was_before(mode: Mode,
     assert not differing(mode.before(), before)
 
 
-@pytest.mark.parametrize("mode", BOTH, indirect=True)
-@pytest.mark.parametrize("step", UNTIL_QUARANTINE)
+@pytest.mark.parametrize(("step", "mode"), by_turns(UNTIL_QUARANTINE), indirect=["mode"])
 def test_a_restore_upon_a_part_that_is_killed_at_a_step_comes_to_its_quarantine_and_leads_back(
     mode: Mode, step: Step
 ) -> None:
@@ -312,8 +319,7 @@ def test_a_restore_upon_a_part_that_is_killed_at_a_step_comes_to_its_quarantine_
     assert not differing(mode.before(), before)
 
 
-@pytest.mark.parametrize("mode", BOTH, indirect=True)
-@pytest.mark.parametrize("step", WAY_BACK)
+@pytest.mark.parametrize(("step", "mode"), by_turns(WAY_BACK), indirect=["mode"])
 def test_a_way_back_to_a_part_that_is_killed_at_a_step_ends_there(mode: Mode, step: Step) -> None:
     mode.come_to_a_part()
     part, before = mode.recorded(), mode.before()
