@@ -15,7 +15,7 @@ LAB_UP := --cluster host --cluster member1 --cluster member2 --images karmada:v1
 
 # Scenarios of `make test`, in this order: one for each thing that only a cluster shows. `make test-full` adds every other one.
 SCENARIOS ?= demo run_check_mode run_convergence run_interrupted run_bad_input pods_cluster_ip pods_least_rights \
-	members_pull hosts_plain functions_on_hosts lab_recovery
+	members_pull hosts_plain lab_recovery
 SCENARIOS_FULL ?= $(SCENARIOS) \
 	$(filter-out $(SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(sort $(wildcard molecule/*/molecule.yml))))
 # These make a lab of their own; all others take the clusters of the lab for themselves.
