@@ -32,7 +32,7 @@ from awx_runner import Awx, Done  # noqa: E402
 SOURCE = "sites/prod.karmada.yml"
 #: Seconds without output after which AWX ends a job, as many a site has it.
 IDLE_SECONDS = 30
-#: Seconds from a cancel to the first write of the next job, at most.
+#: Seconds from a cancel to the first write of the next job: the goal, beside which each figure is told.
 UNTIL_NEXT_SECONDS = 45.0
 
 
