@@ -79,9 +79,9 @@ def _cleaned(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     """Remove old data from volumes; of plain hosts, tell what is to go there, or note that it has gone."""
     if run.place.in_pods:
         removed = cleanup.clean(run, arguments["confirm"], arguments["timeout"])
-        return {**changed_result(removed), "step": "", "folders": []}
+        return {**changed_result(removed), "step": "", "on_hosts": False}
     if arguments["state"] == "cleaned":
-        return {"changed": False, "step": "", "folders": list(cleanup.begin(run, arguments["confirm"]))}
+        return {"changed": False, "step": "", "on_hosts": cleanup.begin(run, arguments["confirm"])}
     if not run.check:
         cleanup.end(run)
     return {"changed": False, "step": ""}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.module_utils import host_snapshot
@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_restore, units
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
     cleanup,
+    left_data,
     new_data,
     on_hosts,
     survivor_copy,
@@ -25,8 +26,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import refusal_of
 
-SEEN, MADE, COPIED, COUNTED, REMOVED = "seen", "made", "copied", "counted", "removed"
+SEEN, MADE, COPIED, COUNTED, LISTED, REMOVED = "seen", "made", "copied", "counted", "listed", "removed"
 RESTARTED, WOKEN = "restarted", "woken"
+_STATES = (SEEN, MADE, COPIED, COUNTED, LISTED, REMOVED, RESTARTED, WOKEN)
 #: Bytes that the data of a member may have: a database of etcd has 8 GiB at most, its log a few files of 64 MiB.
 _MOST_DATA = 16 << 30
 
@@ -35,15 +37,15 @@ class ActionModule(HostFileAction):
     """Look at a host, make the new data of its member of etcd, copy or remove the old, or ask that for its content."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "choices": [SEEN, MADE, COPIED, COUNTED, REMOVED, RESTARTED, WOKEN], "default": SEEN},
+        "state": {"type": "str", "choices": [*_STATES], "default": SEEN},
         "snapshot": {"type": "dict", "default": {}},
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Take the step, if it concerns this host. A member that cannot be asked is told later, with all others."""
-        if self.karmada.stored_state is None or (self.seen.refusal and arguments["state"] == SEEN):
+        if self.karmada.stored_state is None or (self.seen.refusal and arguments["state"] in (SEEN, LISTED)):
             return {"changed": False}
-        simple = {SEEN: self._seen, COPIED: self._copied, REMOVED: self._removed}
+        simple = {SEEN: self._seen, COPIED: self._copied, LISTED: self._listed, REMOVED: self._removed}
         simple |= {RESTARTED: self._restarted, WOKEN: self._woken}
         if act := simple.get(arguments["state"]):
             return act()
@@ -153,20 +155,34 @@ class ActionModule(HostFileAction):
             copy = survivor_copy.of_archive(run, self.host_name, archive, beginning)
         return {"changed": False, "copied": copy.plain}
 
-    def _removed(self) -> dict[str, Any]:
-        """Remove the folders that the state names as put aside, and note that none is left here."""
-        run = self.karmada
-        folders = list(cleanup.due(run.state))
-        if not folders or self.host_name not in cleanup.hosts(run):
+    def _listed(self) -> dict[str, Any]:
+        """Note which folders with data of etcd are here; also of a host that has no member any more."""
+        if self.leaves or self.karmada.hosts[self.host_name].is_of_members:
             return {"changed": False}
-        used = etcd_on_hosts.question(run, self.host_name)["data"]
-        found = self.on_host("_host_restore", state=REMOVED, folder=used, aside=folders)
+        found = self.on_host("_host_restore", state=LISTED, folder=self._place())
+        if found.get("failed"):
+            return found
+        self.note(restore={**self.seen.restore, "folders": found["folders"]})
+        return {"changed": False}
+
+    def _removed(self) -> dict[str, Any]:
+        """Remove the folders that a restore has put aside, or a former member left, and note that none is left here."""
+        run = self.karmada
+        folders = list(cleanup.of_host(run, self.host_name))
+        if not folders:
+            return {"changed": False}
+        used = left_data.used(run.state, self.host_name)
+        found = self.on_host("_host_restore", state=REMOVED, folder=self._place(), used=used, aside=folders)
         if found.get("failed"):
             return found
         if not self._task.check_mode:
             self.note(restore={**self.seen.restore, "gone": folders})
         changes = [f"remove directory {each}" for each in found["removed"]]
         return {"changed": bool(changes), "changes": changes}
+
+    def _place(self) -> str:
+        """Folder with the folders of etcd's data on this host."""
+        return str(PurePosixPath(etcd_on_hosts.question(self.karmada, self.host_name)["data"]).parent)
 
     def _restarted(self) -> dict[str, Any]:
         """Restart what is to begin anew, if it runs here."""

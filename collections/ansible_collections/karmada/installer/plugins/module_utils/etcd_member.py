@@ -10,10 +10,11 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
-from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests, etcd_snapshot
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests, etcd_snapshot, host_old_data
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
 CONNECT_SECONDS = 5.0
@@ -122,14 +123,18 @@ def _posted(context: ssl.SSLContext, url: str, path: str, body: Mapping[str, Any
 
 
 def answered(system: System, url: str, folder: str, data: str) -> dict[str, Any]:
-    """Answer of the member at ``url``, whether there is data in its folder, and if it cannot be asked, why."""
+    """Answer of the member at ``url``, whether there is data in its folder, and if it cannot be asked, why.
+
+    Of all ``folders`` with data beside that one, and of it, the names and sizes are told.
+    """
     there = has_data(system, data)
+    folders = host_old_data.look(system, str(PurePosixPath(data).parent)) if data else []
     try:
         found = look(poster(system, url, folder))
     except HostError as error:
         # Before the first start it has no certificate, and after a lost disk none either.
         found = {"message": str(error)}
-    return {**found, "data": there}
+    return {**found, "data": there, "folders": folders}
 
 
 def look(post: etcd_requests.Post) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old data of the member of etcd on this host, which a restore has put aside and a user wants to be gone.
+"""Old data of etcd on this host, which a restore has put aside or a former member has left: seen, and removed.
 
 Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
 
@@ -18,31 +18,81 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
 #: Names of folders with data: the first ones of a bootstrap or restore, and those of members that came later.
-_NAME = re.compile(r"gen-[0-9]+(-[0-9a-f]+)?")
+_NAME = re.compile(r"gen-[0-9]{1,10}(-[0-9a-f]{1,16})?")
 #: The database, which a member has locked as long as it runs.
 _DATABASE = ("member", "snap", "db")
+#: Folders that are told, and entries of one that are counted; a member has some ten files.
+_MOST_FOLDERS, _MOST_ENTRIES = 256, 10_000
+#: Size of a block, in which the kernel counts what a file takes.
+_BLOCK = 512
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def remove(system: System, used: str, names: Sequence[str], *, check: bool) -> list[str]:
-    """Remove folders of these names beside ``used``, the folder that the member has; returns the paths of those there.
+def look(system: System, place: str) -> list[dict[str, Any]]:
+    """``name`` of each folder with data of etcd in the folder ``place``, used or not, and bytes on disk (``size``).
 
-    All are looked at before the first one goes. Raises HostError, with nothing removed, if one is none of old data: by
-    its name, because it is used, or because it is no folder.
+    In the order of their names. A link, and what is on a disk of its own, is none. A folder that cannot be read, or has
+    more in it than a member makes, is told without its size.
     """
-    # Root's folder, whose parent nobody else can write; root may have it on another disk, by a link.
-    place = str(PurePosixPath(used).parent)
+    try:
+        folder = os.open(system.path(place), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        device = os.fstat(folder).st_dev
+        with os.scandir(folder) as entries:
+            names = sorted(each.name for each in entries if _NAME.fullmatch(each.name) and _is_here(each, device))
+        found = [(name, _size(folder, name)) for name in names[:_MOST_FOLDERS]]
+        return [{"name": name, **({} if size is None else {"size": size})} for name, size in found]
+    finally:
+        os.close(folder)
+
+
+def _is_here(entry: os.DirEntry[str], device: int) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_dev == device
+    except OSError:
+        return False
+
+
+def _size(folder: int, name: str) -> int | None:
+    """Bytes that a folder takes on its disk with all that is in it; None if that is not known."""
+    size, count = 0, 0
+
+    def unreadable(error: OSError) -> None:
+        raise error
+
+    try:
+        for _path, inner, files, at in os.fwalk(name, onerror=unreadable, follow_symlinks=False, dir_fd=folder):
+            for each in (*inner, *files):
+                count += 1
+                if count > _MOST_ENTRIES:
+                    return None
+                size += os.stat(each, dir_fd=at, follow_symlinks=False).st_blocks * _BLOCK
+    except OSError:
+        return None
+    return size
+
+
+def remove(system: System, place: str, used: str, names: Sequence[str], *, check: bool) -> list[str]:
+    """Remove folders of these names in the folder ``place``; returns the paths of those that were there.
+
+    ``used`` is the name of the one that the member of this host has, empty where there is none. All are looked at
+    before the first one goes. Raises HostError, with nothing removed, if one is none of old data: by its name, because
+    it is used, or because it is no folder.
+    """
     for name in names:
         if not _NAME.fullmatch(name):
             raise HostError(f"{name!r} is no name of a folder with data of etcd")
-        if name == PurePosixPath(used).name:
-            raise HostError(f"{used} is the data that its member has, and was not put aside")
+        if name == used:
+            raise HostError(f"{place}/{used} is the data that its member has, and was not put aside")
+    # Root's folder, whose parent nobody else can write; root may have it on another disk, by a link.
     try:
         folder = os.open(system.path(place), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:

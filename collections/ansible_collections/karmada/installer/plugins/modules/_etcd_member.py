@@ -15,7 +15,7 @@ description:
 options:
   state:
     description:
-      - V(seen) tells the status of the member, whom it lists, and whether its data is there.
+      - V(seen) tells the status of the member, whom it lists, whether its data is there, and all folders with data.
       - V(hashed) tells the hash over its keys at O(revision), and the numbers of keys in O(ranges) then.
     type: str
     choices: [seen, hashed]
@@ -29,7 +29,7 @@ options:
     type: str
     required: true
   data:
-    description: The folder with its data folders.
+    description: The folder with its data.
     type: str
     default: ""
   revision:

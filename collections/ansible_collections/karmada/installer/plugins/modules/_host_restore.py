@@ -33,11 +33,13 @@ options:
         V(copied) copies the data of the member in O(folder) into one file in the place of the snapshot, for O(reader).
       - V(counted) tells the hash over the keys of the member at O(revision), and how many there are below prefixes.
       - >-
-        V(removed) removes the folders O(aside) beside O(folder), which is the one that the member uses. Refused if one
-        is used, or is no folder; no link is followed.
+        V(listed) tells which folders with data of etcd are in O(folder), used or not, and their sizes.
+      - >-
+        V(removed) removes the folders O(aside) in O(folder), where the member uses O(used). Refused if one is used, or
+        is no folder; no link is followed.
       - V(restarted) restarts those of O(units) that run.
     type: str
-    choices: [seen, expected, made, absent, copied, counted, removed, restarted]
+    choices: [seen, expected, made, absent, copied, counted, listed, removed, restarted]
     required: true
   units:
     description: Names of units.
@@ -45,14 +47,18 @@ options:
     elements: str
     default: []
   folder:
-    description: The folder of the new data, or of that which is copied, or which the member uses.
+    description: The folder of the new data, or of that which is copied, or the one with all folders of data.
     type: str
     default: ""
   aside:
-    description: Names of folders of old data, which a restore has put aside.
+    description: Names of folders of old data, which a restore has put aside, or a former member has left.
     type: list
     elements: str
     default: []
+  used:
+    description: Name of the folder that the member of this host uses; empty where there is no member.
+    type: str
+    default: ""
   reader:
     description: The user that brings the snapshot, or fetches the copy.
     type: str
@@ -198,6 +204,11 @@ size:
   description: Size of the copy in bytes.
   returned: with V(copied)
   type: int
+folders:
+  description: The C(name) of each folder with data, and its C(size) in bytes, if that is known.
+  returned: with V(listed)
+  type: list
+  elements: dict
 removed:
   description: Paths of the folders that were removed, or in check mode would be.
   returned: with V(removed)
@@ -238,11 +249,14 @@ def main() -> None:
             "state": {
                 "type": "str",
                 "required": True,
-                "choices": ["seen", "expected", "made", "absent", "copied", "counted", "removed", "restarted"],
+                "choices": [
+                    *("seen", "expected", "made", "absent", "copied", "counted", "listed", "removed", "restarted")
+                ],
             },
             "units": {"type": "list", "elements": "str", "default": []},
             "folder": text,
             "aside": {"type": "list", "elements": "str", "default": []},
+            "used": text,
             "reader": {"type": "str", "default": "root"},
             "size": {"type": "int", "default": 0},
             "room": {"type": "int", "default": 0},
@@ -293,14 +307,21 @@ def _checked(system: System, wanted: dict[str, Any]) -> dict[str, Any]:
         return _removed(system, wanted, check=True)
     if wanted["state"] == "restarted":
         return _restarted(system, wanted, check=True)
+    if wanted["state"] == "listed":
+        return _listed(system, wanted)
     return _looked(system, wanted) if wanted["state"] == "seen" else {}
 
 
-def _removed(system: System, wanted: dict[str, Any], *, check: bool) -> dict[str, Any]:
-    return {"removed": host_old_data.remove(system, wanted["folder"], wanted["aside"], check=check)}
+def _listed(system: System, wanted: dict[str, Any]) -> dict[str, Any]:
+    return {"folders": host_old_data.look(system, wanted["folder"])}
 
 
-def _restarted(system: System, wanted: dict[str, Any], *, check: bool) -> dict[str, Any]:
+def _removed(system: System, wanted: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
+    place, used, names = (wanted[each] for each in ("folder", "used", "aside"))
+    return {"removed": host_old_data.remove(system, place, used, names, check=check)}
+
+
+def _restarted(system: System, wanted: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
     return {"restarted": host_restore.restart(system, wanted["units"], check=check)}
 
 
@@ -310,10 +331,9 @@ def _done(system: System, wanted: dict[str, Any]) -> dict[str, Any]:
         return _looked(system, wanted)
     if state == "copied":
         return host_restore.copy(system, name, folder, wanted["reader"])
-    if state == "removed":
-        return _removed(system, wanted, check=False)
-    if state == "restarted":
-        return _restarted(system, wanted, check=False)
+    if state in ("listed", "removed", "restarted"):
+        act = {"listed": _listed, "removed": _removed, "restarted": _restarted}[state]
+        return act(system, wanted)
     if state == "counted":
         post = etcd_member.poster(system, wanted["url"], wanted["certificates"])
         return host_restore.content(post, wanted["revision"], wanted["prefixes"])

@@ -54,7 +54,7 @@ options:
         V(cleaned) removes data of etcd that a restore has put aside and that nobody uses any more, for good, and in
         pods volume claims of members that etcd has no more. It
         requires the name of the control plane in O(confirm), and is refused while a restore is under way. Of plain
-        hosts it tells what is to go (RV(folders)); M(karmada.installer.restore_on_host) removes that, and V(removed)
+        hosts it tells what is to go (RV(on_hosts)); M(karmada.installer.restore_on_host) removes that, and V(removed)
         puts on record that all of them have.
     type: str
     choices: [judged, begun, adopted, next, held, delivered, forgotten, cleaned, removed]
@@ -279,8 +279,8 @@ goes_on:
   description: Whether there is a step after it.
   returned: with the state next
   type: bool
-folders:
-  description: Names of folders that are to be removed on plain hosts; empty if there are none.
+on_hosts:
+  description: Whether plain hosts have something to do for that.
   returned: with the state cleaned
   type: list
   elements: str

@@ -30,12 +30,15 @@ options:
         starts it here once, without all others, for a snapshot of it. Nothing of it stays on the host.
       - V(counted) notes the hash over the keys of the member, and how many there are of each kind.
       - >-
-        V(removed) removes the folders of old data that the state names as put aside, and no other: refused if one is
-        used, by the state or by a process on the host, or is no folder. Links are not followed.
+        V(listed) notes which folders with data of etcd are there, on a host without a member, too.
+      - >-
+        V(removed) removes the folders of old data that the state names as put aside, and those of V(listed) that by
+        the state no member uses, and no other: refused if one is used, by the state or by a process on the host, or is
+        no folder. Links are not followed.
       - V(restarted) restarts karmada-controller-manager, if it runs here, because members are let go.
       - V(woken) restarts the agents of members that run here, because API servers accept them again.
     type: str
-    choices: [seen, made, copied, counted, removed, restarted, woken]
+    choices: [seen, made, copied, counted, listed, removed, restarted, woken]
     default: seen
   snapshot:
     description: The file here, its size and its SHA-256, as M(karmada.installer.restore) has delivered it.

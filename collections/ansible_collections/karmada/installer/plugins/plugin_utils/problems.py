@@ -145,6 +145,7 @@ class Reason(StrEnum):
     BACKUP_NOT_DELETED = "BackupNotDeleted", "Where backups lie, one that is not kept any more cannot be deleted."
     BACKUP_MISSED = "BackupMissed", "Backups were due and have not been taken."
     QUARANTINED = "Quarantined", "A restore holds the control plane; it is released, or taken back, first."
+    OLD_DATA_LEFT = "OldDataLeft", "Data of etcd that no member uses takes room."
     RESTORE_NOT_CONFIRMED = (
         "RestoreNotConfirmed",
         "A restore discards what is newer than its backup, and asks for its name.",

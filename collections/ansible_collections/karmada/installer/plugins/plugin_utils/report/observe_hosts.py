@@ -21,6 +21,7 @@ from ..preflight import host_preflight
 from ..problems import Problem, ProblemsError, Reason, Severity
 from ..redaction import printable, redacted
 from ..render import units as render
+from ..restore import left_data
 from ..run.host_observation import UnitStatus
 from ..run.run import Run
 from .observe import (
@@ -68,7 +69,7 @@ def observe_hosts(run: Run) -> Observation:
         kubeconfig_secret=run.kubeconfig_secret if installed else "",
         notes=[
             *(*_hosts_in_trouble(run), *host_preflight.left(run), *_different_programs(run), *trouble),
-            *(*host_preflight.unlike_others(run), *host_preflight.done_to_states(run)),
+            *(*host_preflight.unlike_others(run), *host_preflight.done_to_states(run), *left_data.notes(run)),
         ],
     )
     return replace(observation(run, seen), hosts=_hosts(run))
@@ -85,7 +86,7 @@ def observe_etcd_on_hosts(run: Run) -> Observation:
         etcd_ready=sum(each.status.healthy for each in found.members),
         components=[*etcd, *seen.components],
         certificates=_expiries(run) if run.stored_state else {},
-        notes=[*_hosts_in_trouble(run), *_different_programs(run), *seen.notes],
+        notes=[*_hosts_in_trouble(run), *_different_programs(run), *left_data.notes(run), *seen.notes],
     )
     return replace(observation(run, seen), hosts=_hosts(run))
 

@@ -60,7 +60,8 @@ The new data lies in the next ``gen-<n>`` of each volume, so that going there an
 a token of its own, which is the fence against members that could not be stopped, and a revision above any that a client
 has seen (``beginning``), with all before it compacted, so that watchers are told. No data is deleted: folders that
 nobody uses are on record (``aside``) until a person has them emptied by name (``cleanup``), by a pod in which etcd
-itself does it; plain hosts remove them.
+itself does it; plain hosts remove them, with those that members have left which were replaced or removed
+(``left_data``).
 
 Places
 ------

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Old data of etcd: what a restore has put aside goes, by a word of the user, and claims of members that are none.
 
+On plain hosts those folders go, too, that members have left which were replaced or removed (``left_data``).
+
 In volumes, folders are emptied by a pod beside each member (``render.etcd_cleanup``). On plain hosts tasks of the role
-have a module remove them (``module_utils.host_old_data``), between ``begin`` and ``end``. They stay on record until all
-are gone, so a run that was killed is carried on by the next one, which looks after each once more.
+have a module remove them (``module_utils.host_old_data``), between ``begin`` and ``end``. What a restore has put aside
+stays on record until all is gone, and what members have left is seen anew, so a run that was killed is carried on by
+the next one, which looks after each once more.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,7 +31,8 @@ from ..redaction import shown
 from ..render import etcd_cleanup
 from ..run import restoring
 from ..run.run import Run
-from . import check_on_hosts, pods, unused_claims
+from . import check_on_hosts, left_data, pods, unused_claims
+from .left_data import Folder
 
 OPERATION = "restore_cleanup"
 _STEP = "remove old data of etcd"
@@ -85,31 +89,39 @@ def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
     return changes
 
 
-def begin(run: Run, confirm: str) -> tuple[str, ...]:
-    """Folders that hosts are to remove: what they have to have on record before. Looks only, in check mode.
+def begin(run: Run, confirm: str) -> bool:
+    """Whether hosts are to remove folders (``of_host``), which they have on record before. Looks only, in check mode.
 
-    Raises ProblemsError if a restore is under way, if it is not confirmed, or if a host cannot be looked at.
+    Raises ProblemsError if a restore or a change of members is under way, if it is not confirmed, or if a host cannot
+    be looked at.
     """
     stored, folders = _asked_for(run)
-    if not folders:
-        return ()
+    left = _left(run, folders)
+    # A run that was killed may have removed all, and not have said so yet.
+    killed = stored.journal.interrupted and stored.journal.operation == OPERATION
+    if not folders and not left and (run.check or not killed):
+        return False
     if troubles := check_on_hosts.in_trouble(run):
         raise ProblemsError(troubles, "nothing was removed")
+    if left and (problem := left_data.changing(stored)):
+        raise ProblemsError(problem, "nothing was removed")
     if run.check:
-        return folders
-    _require_confirmed(run, stored, folders, f"the hosts {', '.join(hosts(run))}", confirm)
+        return True
+    if folders or left:
+        _require_confirmed(run, stored, folders, f"the hosts {', '.join(_with_etcd(run))}", confirm, left=left)
     with run.writing(_STEP):
         run.save(run.journaled(_STEP))
     run.go_on_with(run.state)
-    run.say(f"etcd: removing {', '.join(folders)} from {', '.join(hosts(run))}")
-    return folders
+    for name in run.hosts:
+        if there := of_host(run, name):
+            run.say(f"etcd: removing {', '.join(there)} from {name}")
+    return True
 
 
 def end(run: Run) -> None:
     """Put on record that the hosts have removed them. Raises ProblemsError if one has not said so."""
-    folders = due(run.state)
-    left = [name for name in hosts(run) if not set(folders) <= set(run.handover.observed(name).restore.get("gone", ()))]
-    if left:
+    gone = {name: set(run.handover.observed(name).restore.get("gone", ())) for name in run.hosts}
+    if left := [name for name in run.hosts if not set(of_host(run, name)) <= gone[name]]:
         what = f"{', '.join(left)} did not say that old data of etcd is gone there"
         problem = Problem(what, run.place.where, "run it again", reason=Reason.NOT_READY_IN_TIME)
         raise ProblemsError(problem, "what was removed stays so, and the next run goes on from there")
@@ -118,8 +130,25 @@ def end(run: Run) -> None:
     run.go_on_with(run.state)
 
 
-def hosts(run: Run) -> list[str]:
-    """Hosts that may have such folders."""
+def of_host(run: Run, name: str) -> tuple[str, ...]:
+    """Folders that this host is to remove, as far as they are there."""
+    aside = due(run.state) if name in _with_etcd(run) else ()
+    left = (each.name for each in left_data.seen(run).get(name, ()))
+    return tuple(dict.fromkeys([*aside, *left]))
+
+
+def _left(run: Run, aside: Sequence[str]) -> dict[str, tuple[Folder, ...]]:
+    """Host → folders there that nobody needs, but those that are to go from it as put ``aside``."""
+    known = _with_etcd(run)
+    found = {
+        name: tuple(each for each in folders if name not in known or each.name not in aside)
+        for name, folders in left_data.seen(run).items()
+    }
+    return {name: folders for name, folders in found.items() if folders}
+
+
+def _with_etcd(run: Run) -> list[str]:
+    """Hosts that may have what a restore has put aside."""
     return [each.name for each in component_hosts.hosts_of(run.spec, component_hosts.ETCD_ROLE)]
 
 
@@ -154,14 +183,21 @@ def _claim(run: Run, member: str) -> Ref:
 
 
 def _require_confirmed(
-    run: Run, state: State, folders: Sequence[str], whence: str, confirm: str, claims: Sequence[str] = ()
+    run: Run,
+    state: State,
+    folders: Sequence[str],
+    whence: str,
+    confirm: str,
+    claims: Sequence[str] = (),
+    left: Mapping[str, Sequence[Folder]] | None = None,
 ) -> None:
     if confirm == run.name:
         return
     from_when = f"of the restore from {state.restore.backup} ({state.restore.name})" if state.restore else ""
     of_folders = f"{', '.join(folders)} would be removed for good from {whence}: data {from_when}"
     of_claims = f"{', '.join(claims)} would be deleted with all data: volume claims of members that etcd has no more"
-    what = "; ".join([of_folders] * bool(folders) + [of_claims] * bool(claims))
+    of_left = f"{left_data.in_words(left or {})} would be removed for good: data that no member of etcd uses any more"
+    what = "; ".join([of_folders] * bool(folders) + [of_claims] * bool(claims) + [of_left] * bool(left))
     if confirm:
         what = f"{confirm} was confirmed, and this is {run.name}; {what}"
     remedy = f"if that is meant: -e restore_cleanup_confirm={run.name}"

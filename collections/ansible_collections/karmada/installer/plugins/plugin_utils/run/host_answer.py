@@ -87,6 +87,10 @@ _KNOWN_MEMBERS = _fields(
     members=_list(_fields(id=_ID, name=_TEXT, peer_urls=_URLS, client_urls=_URLS, learner={"type": "boolean"}), 32),
 )
 _HASH = _fields(revision=_NUMBER, value={"type": "integer", "minimum": 0, "maximum": 2**32 - 1}, compacted=_NUMBER)
+#: Folders with data of etcd, as ``host_old_data.look`` tells them.
+_FOLDERS = _list(
+    _fields("size", name={"type": "string", "pattern": "^gen-[0-9]{1,10}(-[0-9a-f]{1,16})?$"}, size=_NUMBER), 256
+)
 #: Answer of a member of etcd in the form of ``etcd_member.look``, ``hash_at`` and ``counted_at``. Numbers of 64 bits
 #: are texts there, as etcd has them.
 _ETCD = {
@@ -109,6 +113,7 @@ _ETCD = {
         "known": _KNOWN_MEMBERS,
         "hash": _HASH,
         "counted": _fields(revision=_NUMBER, counts=_map(_NUMBER, 64)),
+        "folders": _FOLDERS,
     },
 }
 _YES = {"type": "boolean"}
@@ -174,6 +179,7 @@ _FORMS: Mapping[str, crd.Schema] = {
     ),
     "_host_restore": _fields(
         *("running", "there", "status", "member", "hash", "counts", "size", "removed", "admission", "restarted"),
+        "folders",
         changed=_YES,
         member=_ETCD,
         running=_list(_TEXT, 256),
@@ -182,6 +188,7 @@ _FORMS: Mapping[str, crd.Schema] = {
         hash=_HASH,
         counts=_map(_NUMBER, 64),
         size=_NUMBER,
+        folders=_FOLDERS,
         removed=_list(_PATH, 256),
         # A request for each cluster.
         admission=_map(_fields(status=_STATUS, message=_TEXT), 65536),

@@ -169,7 +169,8 @@ class HostObservation:
     etcd: Mapping[str, Any] = field(default_factory=dict)
     #: what a restore has to know of it: rows of the table that run (``running``), whether the folder of the new data is
     #: ``there``, how its API server answers an agent (``status``), ``hash`` and ``counts`` of its member, and the
-    #: generation that was ``made`` there; ``restore_on_host``
+    #: generation that was ``made`` there; of old data the ``folders`` with data, and those that are ``gone``;
+    #: ``restore_on_host``
     restore: Mapping[str, Any] = field(default_factory=dict)
     #: reason why a host of members is skipped; any action on hosts, ``place``
     trouble: Trouble | None = None

@@ -75,10 +75,10 @@ _NUMBERS = itertools.count(1)
 class Machine:
     """A host: what runs, what starts with it, and the folders of etcd's data."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_data: bool) -> None:
         self.running: set[str] = set()
         self.enabled: set[str] = set()
-        self.folders = {"gen-1": "before"}
+        self.folders = {"gen-1": "before"} if has_data else {}
         #: folder that etcd has read at its start, and authorities that the API server knows
         self.serving, self.authorities = "", 0
 
@@ -88,7 +88,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.machines = {host["name"]: Machine() for host in HOSTS}
+        self.machines = {host["name"]: Machine(has_data=host["name"] in MEMBERS) for host in HOSTS}
         #: its API server, in which there is nothing; what a release holds there has tests of its own
         self.inside = FakeCluster("control plane")
         self.stored = Stored().after(remembered(etcd=FORMER), on_hosts=False)

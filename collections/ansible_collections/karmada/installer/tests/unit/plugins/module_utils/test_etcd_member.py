@@ -67,6 +67,15 @@ def test_what_a_member_tells_arrives_as_it_was_told() -> None:
     assert seen.disk is True
 
 
+def test_a_member_that_does_not_answer_still_tells_the_folders_with_data_beside_its_own(tmp_path: Path) -> None:
+    for name in ("gen-1", "gen-1-8e9e"):
+        (tmp_path / "data" / name / "member" / "wal").mkdir(parents=True)
+    answer = etcd_member.answered(System(str(tmp_path)), "https://192.0.2.1:2379", "/none", "/data/gen-1-8e9e")
+    assert (answer["data"], [each["name"] for each in answer["folders"]]) == (True, ["gen-1", "gen-1-8e9e"])
+    assert refusal(answer) == ""
+    assert refusal({**answer, "folders": [{"name": "../gen-1"}]}) != ""
+
+
 def test_keys_are_counted_as_the_member_itself_had_them_at_a_revision() -> None:
     asked = list[Mapping[str, Any]]()
 

@@ -103,7 +103,8 @@ def restore_step(state: str) -> Callable[[Host, str, bool], Object]:
     texts = dict.fromkeys(("digest", "program", "url", "authority", "certificate", "key", "certificates"), "")
     numbers = dict.fromkeys(("size", "room", "revision"), 0)
     wanted = {**texts, **numbers, "state": state, "folder": "/etc/none", "user": "root", "reader": "root"}
-    others: Object = {"units": [], "flags": [], "prefixes": {}, "member": None, "admission": None, "aside": ["gen-1"]}
+    others: Object = {"units": [], "flags": [], "prefixes": {}, "member": None, "admission": None}
+    others |= {"aside": ["gen-1"], "used": ""}
     return lambda host, holder, check: on(host_restore, host, holder, check, **wanted, **others)
 
 
@@ -117,7 +118,7 @@ STEPS = {
     **{f"_etcd_snapshot {state}": snapshot_step(state) for state in ("taken", "absent")},
     **{
         f"_host_restore {state}": restore_step(state)
-        for state in ("seen", "expected", "made", "absent", "copied", "counted", "removed", "restarted")
+        for state in ("seen", "expected", "made", "absent", "copied", "counted", "listed", "removed", "restarted")
     },
 }
 #: What asks nobody for the lock, and why.
@@ -155,6 +156,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("look", "expect", "make", "copy", "content", "restart"):
         monkeypatch.setattr(host_restore.host_restore, name, note(name, {}))
     monkeypatch.setattr(host_restore.host_old_data, "remove", note("remove", {}))
+    monkeypatch.setattr(host_restore.host_old_data, "look", note("list", {}))
     return found
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_old_data
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
 from ansible_collections.karmada.installer.plugins.modules import _host_restore as module
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_answer
 from ansible_collections.karmada.installer.tests.unit.support.host_tree import Host
 
 DATA = "/var/lib/karmada/prod/etcd"
@@ -32,8 +34,8 @@ def host(tmp_path: Path) -> Host:
     return found
 
 
-def remove(host: Host, *names: str, check: bool = False, used: str = USED) -> list[str]:
-    return host_old_data.remove(host, used, names, check=check)
+def remove(host: Host, *names: str, check: bool = False, place: str = DATA, used: str = "gen-2") -> list[str]:
+    return host_old_data.remove(host, place, used, names, check=check)
 
 
 def left(host: Host) -> list[str]:
@@ -53,7 +55,7 @@ def test_a_check_tells_it_and_removes_nothing(host: Host) -> None:
 
 
 def test_where_there_is_no_data_there_is_nothing_to_remove(host: Host) -> None:
-    assert remove(host, "gen-1", used="/var/lib/karmada/other/etcd/gen-2") == []
+    assert remove(host, "gen-1", place="/var/lib/karmada/other/etcd") == []
 
 
 @pytest.mark.parametrize(
@@ -173,8 +175,57 @@ def test_a_disk_that_refuses_is_named(host: Host, monkeypatch: pytest.MonkeyPatc
         remove(host, "gen-1")
 
 
+def test_every_folder_with_data_is_told_with_the_room_that_it_takes_on_the_disk(host: Host) -> None:
+    host.path(f"{DATA}/gen-1-8e9e/member").mkdir(parents=True)
+    host.path(f"{OLD}/member/snap/db").write_bytes(b"k" * (3 << 20))
+    with host.path(f"{DATA}/gen-10/member/wal/0.wal").open("wb") as sparse:
+        sparse.truncate(1 << 30)
+    for name in ("member", "gen-", "gen-12345678901", "gen-1-XY"):
+        host.path(f"{DATA}/{name}").mkdir()
+    host.path(f"{DATA}/gen-3").write_bytes(b"")
+    host.path(f"{DATA}/gen-4").symlink_to(host.path(OLD))
+    found = host_old_data.look(host, DATA)
+    assert [each["name"] for each in found] == ["gen-1", "gen-1-8e9e", "gen-10", "gen-2"]
+    sizes = {each["name"]: each["size"] for each in found}
+    assert 3 << 20 <= sizes["gen-1"] < 4 << 20
+    assert sizes["gen-10"] < 1 << 20, "of a file with holes, what is there"
+    assert host_answer.of_module("_host_restore", {}, {"changed": False, "folders": found}).refusal == ""
+
+
+def test_what_is_more_than_a_member_makes_is_told_without_its_size(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_old_data, "_MOST_ENTRIES", 6)
+    host.path(f"{OLD}/member/more").mkdir()
+    host.path(f"{OLD}/member/most").symlink_to(host.path(USED))
+    found = {each["name"]: each.get("size") for each in host_old_data.look(host, DATA)}
+    assert found["gen-1"] is None
+    assert found["gen-2"]
+
+
+def test_what_a_link_in_it_leads_to_is_not_counted(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "file").write_bytes(b"k" * (3 << 20))
+    host.path(f"{OLD}/member/away").symlink_to(tmp_path / "large")
+    assert {each["name"]: each["size"] for each in host_old_data.look(host, DATA)}["gen-1"] < 1 << 20
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_the_module_lists_them_and_changes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch, check: bool) -> None:
+    monkeypatch.setattr(module.host_module, "working", lambda *_: contextlib.nullcontext())
+    found = module._perform(host, {"name": "prod", "holder": "me", "state": "listed", "folder": DATA}, check)
+    assert [each["name"] for each in found["folders"]] == ["gen-1", "gen-10", "gen-2"]
+    assert not module.wanted_change("listed", check, found)
+    assert module._perform(host, {"name": "prod", "holder": "me", "state": "listed", "folder": "/none"}, check) == {
+        "folders": []
+    }
+
+
+def test_on_a_host_without_a_member_all_that_is_named_goes(host: Host) -> None:
+    assert remove(host, "gen-1", "gen-2", used="") == [OLD, USED]
+    assert left(host) == ["gen-10"]
+
+
 def test_the_module_says_what_has_gone_and_whether_that_is_a_change(host: Host) -> None:
-    wanted = {"name": "prod", "holder": "me", "state": "removed", "folder": USED, "aside": ["gen-1"]}
+    wanted = {"name": "prod", "holder": "me", "state": "removed", "folder": DATA, "used": "gen-2", "aside": ["gen-1"]}
     found = module._perform(host, wanted, True)
     assert (found, module.wanted_change("removed", True, found)) == ({"removed": [OLD]}, True)
     assert host.path(OLD).exists()

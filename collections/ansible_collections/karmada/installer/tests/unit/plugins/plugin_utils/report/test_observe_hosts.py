@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     ETCD,
@@ -238,3 +238,53 @@ def test_hosts_that_have_different_programs_of_one_version_are_told(runs: Runs) 
     assert report(runs).notes == []
     runs.see(cp2={"programs": {path: one}})
     assert report(runs).notes == []
+
+
+def members(runs: Runs, *, restore: RestoreState | None = None, **of_cp2: Any) -> None:
+    """Three members, of which the one of cp2 was replaced."""
+    first, third = EtcdMemberState("cp1", id="a1"), EtcdMemberState("cp3", id="a3")
+    second = EtcdMemberState("cp2", **{"id": "b2", "added": True, **of_cp2})
+    etcd = EtcdState(TOKEN, storage="directory", bootstrapped=True, members=(first, second, third))
+    hosts = {each["name"]: each for each in HOSTS}
+    known = remembered(document=deployment(hosts=HOSTS), hosts=hosts, etcd=etcd, restore=restore)
+    runs.see(**{key: {"stored": Stored(5).after(known).plain} for key in NAMES})
+
+
+def folders(runs: Runs, **found: dict[str, int | None]) -> None:
+    for name, of_host in found.items():
+        told = [{"name": each, **({"size": size} if size is not None else {})} for each, size in of_host.items()]
+        runs.see(**{name: {"etcd": {"message": "silent", "data": True, "folders": told}}})
+
+
+def hints(runs: Runs) -> list[Problem]:
+    return [each for each in report(runs).notes if each.reason is Reason.OLD_DATA_LEFT]
+
+
+def test_data_that_a_replaced_member_left_is_hinted_at_with_its_room_and_the_step_that_removes_it(runs: Runs) -> None:
+    members(runs)
+    folders(runs, cp1={"gen-1": 9}, cp2={"gen-1": 40 << 20, "gen-1-a2": None, "gen-1-b2": 9}, cp3={"gen-0": 9})
+    (hint,) = hints(runs)
+    assert hint.severity is Severity.HINT
+    assert hint.what == (
+        "data of etcd that no member uses: gen-1 (40 MiB), gen-1-a2 on cp2; gen-0 (less than 1 MiB) on cp3"
+    )
+    assert hint.remedy.endswith("karmada.installer.restore_cleanup -e restore_cleanup_confirm=prod")
+    folders(runs, cp1={"gen-1": 9}, cp2={"gen-1-b2": 9}, cp3={"gen-1": 9})
+    assert hints(runs) == []
+
+
+def test_data_that_may_still_be_needed_is_no_old_data(runs: Runs) -> None:
+    folders(runs, cp2={"gen-1": 9, "gen-1-b2": 9, "gen-2": 9})
+    members(runs)
+    assert len(hints(runs)) == 1
+    members(runs, leaving=True)
+    assert hints(runs) == [], "a member that comes or goes"
+    former = EtcdState(TOKEN, 2, storage="directory", bootstrapped=True)
+    quarantined = RestoreState("back", "nightly", "a-backup", "", "0d6c", 1, 10**9, former, step="Compare")
+    members(runs, added=False, restore=quarantined)
+    (hint,) = hints(runs)
+    assert "gen-1-b2" in hint.what
+    assert "gen-2" not in hint.what, "a restore may go back to it"
+    members(runs, added=False, restore=replace(quarantined, step="Released"))
+    (hint,) = hints(runs)
+    assert "gen-2" in hint.what

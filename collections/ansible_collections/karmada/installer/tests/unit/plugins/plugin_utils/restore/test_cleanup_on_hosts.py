@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action import restore_on_host
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, cleanup
@@ -22,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_memory import (
+    FORMER,
     MEMBERS,
     World,
     made,
@@ -29,10 +31,12 @@ from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_m
     take_steps,
 )
 from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import Killed
-from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, deployment
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, deployment, remembered
 from ansible_collections.karmada.installer.tests.unit.support.tasks import task
 
 DATA = "/var/lib/karmada/prod/etcd"
+#: bytes on the disk of each folder
+SIZE = 3 << 20
 
 
 @pytest.fixture
@@ -62,16 +66,19 @@ def a_run(runs: Runs, *, check: bool = False) -> Run:
     return found
 
 
-def on_host(world: World, runs: Runs, name: str, *, check: bool = False) -> dict[str, Any]:
+def on_host(world: World, runs: Runs, name: str, state: str = "removed", *, check: bool = False) -> dict[str, Any]:
     """Step of the action on a host, whose module works in memory."""
     step: Any = restore_on_host.ActionModule.__new__(restore_on_host.ActionModule)
     step.karmada, step.variables = a_run(runs, check=check), {"inventory_hostname": name}
-    step._task = task("remove", check_mode=check)
+    step._task = task(state, check_mode=check)
 
-    def module(_module: str, *, state: str, folder: str, aside: list[str]) -> dict[str, Any]:
+    def module(_module: str, *, state: str, folder: str, used: str = "", aside: tuple[str, ...] = ()) -> dict[str, Any]:
         folders = world.machines[name].folders
+        assert folder == DATA
+        if state == "listed":
+            return {"changed": False, "folders": [{"name": each, "size": SIZE} for each in sorted(folders)]}
         assert state == "removed"
-        assert folder == f"{DATA}/{world.machines[name].serving}", "it is told what the member has"
+        assert used == world.machines[name].serving, "it is told what the member has"
         there = [each for each in aside if each in folders]
         for each in [] if check else there:
             world.moment()
@@ -81,7 +88,7 @@ def on_host(world: World, runs: Runs, name: str, *, check: bool = False) -> dict
         return {"changed": bool(there), "removed": [f"{DATA}/{each}" for each in there]}
 
     step.on_host = module
-    found: dict[str, Any] = step.perform({"state": "removed", "snapshot": {}})
+    found: dict[str, Any] = step.perform({"state": state, "snapshot": {}})
     return found
 
 
@@ -92,6 +99,8 @@ def clean(
     world.until = None if killed_after is None else world.changes + killed_after
     runs, changes = world.runs(), []
     try:
+        for name in world.machines:
+            on_host(world, runs, name, "listed", check=check)
         if not cleanup.begin(a_run(runs, check=check), confirm):
             return []
         if not check:
@@ -131,7 +140,6 @@ def test_what_was_put_aside_goes_from_every_host_with_a_member_and_what_etcd_use
     assert clean(old) == [f"{name}: remove directory {DATA}/gen-1" for name in MEMBERS]
     assert_cleaned(old)
     assert old.content() == {"backup"}
-    assert old.machines["cp2"].folders == {"gen-1": "before"}, "without a member it is not asked"
 
 
 @pytest.mark.parametrize("killed_after", range(8))
@@ -206,3 +214,103 @@ def test_data_in_use_is_never_named_to_a_host(old: World) -> None:
 
 def test_where_no_restore_was_there_is_nothing_to_remove(world: World) -> None:
     assert clean(world) == []
+
+
+@pytest.fixture
+def replaced(world: World) -> World:
+    """Members of which etcd1 was replaced twice and cp1 added, beside a host whose member went; none was restored."""
+    members = (
+        EtcdMemberState("cp1", id="c1", added=True),
+        EtcdMemberState("etcd1", id="e1", added=True),
+        EtcdMemberState("etcd2", id="a2"),
+    )
+    world.stored = Stored().after(remembered(etcd=replace(FORMER, members=members)), on_hosts=False)
+    folders = {
+        "cp1": ("gen-1-c1",),
+        "cp2": ("gen-1", "gen-1-b1"),
+        "etcd1": ("gen-1", "gen-1-d1", "gen-1-e1"),
+        "etcd2": ("gen-1",),
+    }
+    for name, found in folders.items():
+        world.machines[name].folders = dict.fromkeys(found, "before")
+        world.machines[name].serving = {"cp2": "", "etcd2": "gen-1"}.get(name, found[-1])
+    return world
+
+
+KEPT = {"cp1": ["gen-1-c1"], "cp2": [], "etcd1": ["gen-1-e1"], "etcd2": ["gen-1"]}
+LEFT = [
+    f"cp2: remove directory {DATA}/gen-1",
+    f"cp2: remove directory {DATA}/gen-1-b1",
+    f"etcd1: remove directory {DATA}/gen-1",
+    f"etcd1: remove directory {DATA}/gen-1-d1",
+]
+
+
+def folders_of(world: World) -> dict[str, list[str]]:
+    return {name: sorted(machine.folders) for name, machine in world.machines.items()}
+
+
+def test_what_members_left_that_were_replaced_or_removed_goes_and_what_members_have_stays(replaced: World) -> None:
+    assert clean(replaced) == LEFT
+    assert folders_of(replaced) == KEPT
+    before = replaced.changes
+    assert clean(replaced, "") == []
+    assert replaced.changes == before, "a second run has nothing to do"
+
+
+@pytest.mark.parametrize("killed_after", range(10))
+def test_a_run_that_is_killed_while_that_goes_is_carried_on_by_the_next(replaced: World, killed_after: int) -> None:
+    before = replaced.changes
+    clean(replaced, killed_after=killed_after)
+    assert replaced.changes == before + killed_after + 1, "it was killed"
+    clean(replaced)
+    assert folders_of(replaced) == KEPT
+    state = replaced.stored.state()
+    assert state
+    assert (state.journal.operation, state.journal.interrupted) == (cleanup.OPERATION, False)
+
+
+def test_without_the_name_it_says_which_on_which_host_and_how_much_room_they_take(replaced: World) -> None:
+    there, before = folders_of(replaced), replaced.changes
+    with pytest.raises(ProblemsError) as refused:
+        clean(replaced, "")
+    (problem,) = refused.value.problems
+    assert problem.what == (
+        "gen-1 (3 MiB), gen-1-b1 (3 MiB) on cp2; gen-1 (3 MiB), gen-1-d1 (3 MiB) on etcd1 would be removed for good: "
+        "data that no member of etcd uses any more"
+    )
+    assert clean(replaced, "", check=True) == LEFT
+    assert (folders_of(replaced), replaced.changes) == (there, before)
+
+
+@pytest.mark.parametrize(
+    "under_way",
+    [
+        EtcdMemberState("etcd1", id="e1", added=True, leaving=True, lost="its data folder is gone"),
+        EtcdMemberState("etcd1", added=True, coming=True),
+        EtcdMemberState("etcd1", id="e1", added=True, initial_cluster="etcd1=https://192.0.2.3:2380"),
+        EtcdMemberState("etcd1", added=True),
+    ],
+)
+def test_while_a_member_comes_or_goes_nothing_goes(replaced: World, under_way: EtcdMemberState) -> None:
+    state = replaced.stored.state()
+    assert state
+    replaced.stored = Stored().after(replace(state, etcd=state.etcd.with_member(under_way)), on_hosts=False)
+    there, before = folders_of(replaced), replaced.changes
+    for only_told in (True, False):
+        with pytest.raises(ProblemsError, match="etcd1 of etcd's members is to come, or to go"):
+            clean(replaced, check=only_told)
+    assert (folders_of(replaced), replaced.changes) == (there, before)
+
+
+def test_in_quarantine_it_is_refused_and_after_the_release_both_kinds_go(replaced: World) -> None:
+    for name in MEMBERS:
+        replaced.machines[name].serving = ""
+    take_steps(replaced, Goal.QUARANTINE)
+    there = folders_of(replaced)
+    with pytest.raises(ProblemsError, match="old data goes when that is over"):
+        clean(replaced)
+    assert folders_of(replaced) == there
+    take_steps(replaced, Goal.RELEASE)
+    clean(replaced)
+    assert folders_of(replaced) == {**{name: ["gen-2"] for name in MEMBERS}, "cp2": []}

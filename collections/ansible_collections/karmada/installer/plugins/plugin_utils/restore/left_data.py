@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders with data of etcd on plain hosts that no member uses: what members that were replaced or removed have left.
+
+Which they are is seen, not recorded: hosts tell what lies there, and all goes by name that the state does not need. So
+those count that another version has left, and those of a host that has a member no more. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..components.etcd_configuration import folder_of
+from ..components.state import State
+from ..problems import Problem, Reason, Severity
+from ..run.run import Run
+from . import new_data
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder on a host, and the bytes that it takes on the disk; None if they are not known."""
+
+    name: str
+    size: int | None = None
+
+    def __str__(self) -> str:
+        """Return its name, with its size where that is known."""
+        return self.name if self.size is None else f"{self.name} ({_in_words(self.size)})"
+
+
+def used(state: State, host: str) -> str:
+    """Name of the folder that the member on this host uses; empty where by the state there is no member."""
+    etcd = state.etcd
+    record = etcd.member(host)
+    if record is None and etcd.bootstrapped and etcd.members:
+        return ""
+    return folder_of(etcd.generation, record)
+
+
+def needed(state: State, host: str) -> set[str]:
+    """Folders on this host that a member uses, or that a restore may still go on with, or back to."""
+    found = {used(state, host)} - {""}
+    if state.restore and not state.restore.is_over:
+        found |= new_data.folders(state.etcd) | new_data.old_folders(state)
+    return found
+
+
+def unused(state: State, host: str, told: Sequence[Mapping[str, Any]]) -> tuple[Folder, ...]:
+    """Those of the folders that this host has told, as ``host_old_data.look`` does, that nobody needs."""
+    kept = needed(state, host)
+    return tuple(Folder(each["name"], each.get("size")) for each in told if each["name"] not in kept)
+
+
+def changing(state: State) -> Problem | None:
+    """Refusal where a member is to come or to go still: its folder may have a name that is not on record yet."""
+    names = [
+        each.name for each in state.etcd.members if each.leaving or not each.has_vote or (each.added and not each.id)
+    ]
+    if not names:
+        return None
+    what = f"{', '.join(names)} of etcd's members is to come, or to go, since an earlier run; old data goes after that"
+    return Problem(what, "etcd", "run karmada.installer.install first", reason=Reason.INTERRUPTED_RUN)
+
+
+def seen(run: Run) -> dict[str, tuple[Folder, ...]]:
+    """Host → folders there that nobody needs, of the hosts that ``restore_on_host`` has had list them."""
+    told = {name: run.handover.observed(name).restore.get("folders", ()) for name in run.hosts}
+    found = {name: unused(run.state, name, each) for name, each in told.items()}
+    return {name: each for name, each in found.items() if each}
+
+
+def in_words(found: Mapping[str, Sequence[Folder]]) -> str:
+    """Folders by their hosts, and the room that they take."""
+    return "; ".join(f"{', '.join(map(str, folders))} on {name}" for name, folders in found.items())
+
+
+def notes(run: Run) -> list[Problem]:
+    """Hint of the report at such folders, by what the members' hosts have answered; none while members change."""
+    if run.stored_state is None or changing(run.state):
+        return []
+    told = {name: run.handover.observed(name).etcd.get("folders", ()) for name in run.hosts}
+    found = {name: unused(run.state, name, each) for name, each in told.items()}
+    found = {name: each for name, each in found.items() if each}
+    if not found:
+        return []
+    what = f"data of etcd that no member uses: {in_words(found)}"
+    remedy = f"when nobody needs it: karmada.installer.restore_cleanup -e restore_cleanup_confirm={run.name}"
+    if run.place.etcd_apart:
+        remedy = "when nobody needs it, remove these folders from the folder of etcd's data on its hosts"
+    return [Problem(what, run.place.where, remedy, reason=Reason.OLD_DATA_LEFT, severity=Severity.HINT)]
+
+
+def _in_words(size: int) -> str:
+    return f"{size >> 20} MiB" if size >> 20 else "less than 1 MiB"
