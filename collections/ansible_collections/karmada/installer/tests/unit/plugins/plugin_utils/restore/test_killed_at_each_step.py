@@ -168,7 +168,7 @@ class Mode:
             served = {member: self.world.folders[member][folder] for member, folder in self.world.serving.items()}
             return self.world.running(), served, self._objects()
         return {
-            name: (each.running, each.enabled, each.folders.get(each.serving), each.authorities)
+            name: (set(each.running), set(each.enabled), each.folders.get(each.serving), each.authorities)
             for name, each in self.world.machines.items()
         }
 
