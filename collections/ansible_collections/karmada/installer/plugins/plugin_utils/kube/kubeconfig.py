@@ -337,18 +337,20 @@ def from_host(content: bytes, context: str | None, where: str, file: str, server
     ``server`` replaces its address. Raises ProblemsError, whatever the content.
     """
     origin = Origin(f"{where}, {file}", keys={}, of_host=True)
-    access = from_dict(fields.parsed(content, origin.where), context, origin)
-    if server:
-        access.server = server.rstrip("/")
-    return access
+    return from_dict(fields.parsed(content, origin.where), context, origin, server=server)
 
 
 def from_dict(
-    config: Mapping[str, Any], context: str | None, origin: Origin | None = None, *, prepared: bool = True
+    config: Mapping[str, Any],
+    context: str | None,
+    origin: Origin | None = None,
+    *,
+    prepared: bool = True,
+    server: str | None = None,
 ) -> Access:
     """Access that a context of a kubeconfig describes (default: the current one); see ``from_file``.
 
-    Raises ProblemsError, whatever the content.
+    ``server`` replaces its address. Raises ProblemsError, whatever the content.
     """
     origin = origin or Origin()
     where = origin.where
@@ -362,9 +364,10 @@ def from_dict(
     place = f"{where}: contexts[{wanted}].context"
     chosen = fields.value(contexts[wanted], "context", dict, f"{where}: contexts[{wanted}]") or {}
     cluster, base, cluster_place = _named(config, "clusters", "cluster", chosen, place, where)
-    server = fields.address(cluster, "server", ("https", "http"), cluster_place)
-    if not server:
+    named = fields.address(cluster, "server", ("https", "http"), cluster_place)
+    if not named:
         raise problem(f"cluster {chosen.get('cluster')!r} has no server address", where, "Set server: https://….")
+    server = (server or named).rstrip("/")
     insecure = bool(fields.value(cluster, "insecure-skip-tls-verify", bool, cluster_place))
     ca = fields.pem(cluster, "certificate-authority", base, origin, cluster_place)
     user: Mapping[str, Any] = {}
@@ -373,8 +376,8 @@ def from_dict(
         user, user_base, user_place = _named(config, "users", "user", chosen, place, where)
     public = {key: each for key, each in cluster.items() if key != "base"}
     access = Access(
-        server.rstrip("/"),
-        tls_context(ca, cluster_place, verify=not insecure),
+        server,
+        tls_context(ca, cluster_place, verify=not insecure, encrypted=server.startswith("https:")),
         lambda: of_user(user, user_base, origin, user_place, public),
         fields.visible(cluster, "tls-server-name", cluster_place),
         fields.address(cluster, "proxy-url", ("http", "https", "socks5"), cluster_place),
@@ -415,8 +418,11 @@ def _impersonated(user: Mapping[str, Any], place: str) -> tuple[tuple[str, str],
     return (*([("Impersonate-User", found)] if found else ()), *(("Impersonate-Group", each) for each in groups))
 
 
-def tls_context(ca_pem: str | None, where: str, *, verify: bool = True) -> ssl.SSLContext:
-    """TLS client context that trusts ``ca_pem``, or this machine's trust store when it is None."""
+def tls_context(ca_pem: str | None, where: str, *, verify: bool = True, encrypted: bool = True) -> ssl.SSLContext:
+    """TLS client context that trusts ``ca_pem``, or this machine's trust store when it is None.
+
+    For an address without TLS (``encrypted`` is false) the trust store is not read, which takes 30 ms or more.
+    """
     # Not create_default_context(): since Python 3.13 it refuses CAs that common Kubernetes tools make.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -424,7 +430,8 @@ def tls_context(ca_pem: str | None, where: str, *, verify: bool = True) -> ssl.S
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif ca_pem is None:
-        context.load_default_certs()
+        if encrypted:
+            context.load_default_certs()
     else:
         try:
             context.load_verify_locations(cadata=ca_pem)

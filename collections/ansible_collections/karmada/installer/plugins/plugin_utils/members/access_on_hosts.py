@@ -8,9 +8,10 @@ neither is there, as in a job of AWX, a run may look at the hosts, whose state h
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ..document.inventory_source import short
 from ..document.references import NAME_IT, Connection
@@ -27,27 +28,55 @@ def is_given(connection: Connection) -> bool:
     return Path(connection.kubeconfig_output or "").is_file()
 
 
-def client(deployment: Mapping[str, Any], connection: Connection, otherwise: str) -> Cluster:
+class HomeClusters:
+    """Clients of the clusters that have the objects of control planes, one for each cluster. Thread-safe.
+
+    A hundred control planes in one cluster have its kubeconfig read once, and a program that it names run once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: dict[tuple[str | None, str | None], Cluster] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._opened.values():
+            each.close()
+
+    def of(self, connection: Connection) -> Cluster:
+        """Client of the cluster to which a source leads. Raises ProblemsError if its kubeconfig cannot be used."""
+        place = (connection.kubeconfig, connection.context)
+        with self._lock:
+            if place not in self._opened:
+                self._opened[place] = Cluster.from_kubeconfig(*place, name="host cluster")
+            return self._opened[place]
+
+
+def client(
+    deployment: Mapping[str, Any], connection: Connection, otherwise: str, homes: HomeClusters | None = None
+) -> Cluster:
     """Client of the control plane. ``otherwise`` is what else can be done if its kubeconfig is not there.
 
+    ``homes`` are shared by whoever asks many control planes.
     Raises ProblemsError, with the reason KUBECONFIG_NOT_FOUND if there is none, and ApiError.
     """
     given = connection.control_plane_kubeconfig
     if given is None and connection.object_uid:
-        return _beside_object(deployment, connection, otherwise)
+        if homes is not None:
+            return _beside_object(deployment, homes.of(connection), otherwise)
+        with HomeClusters() as own:
+            return _beside_object(deployment, own.of(connection), otherwise)
     if not Path(given or "").is_file():
         where = f"{f'{short(given)}: ' if given else ''}kubeconfig of the control plane"
         raise _not_there(where, f"{NAME_IT}, or {otherwise}")
     return Cluster.from_kubeconfig(given, name="control plane")
 
 
-def _beside_object(deployment: Mapping[str, Any], connection: Connection, otherwise: str) -> Cluster:
+def _beside_object(deployment: Mapping[str, Any], home: Cluster, otherwise: str) -> Cluster:
     namespace, name = deployment["metadata"]["namespace"], f"{deployment['metadata']['name']}-admin-config"
-    home = Cluster.from_kubeconfig(connection.kubeconfig, connection.context, name="host cluster")
-    try:
-        found = home.get("v1", "Secret", name, namespace)
-    finally:
-        home.close()
+    found = home.get("v1", "Secret", name, namespace)
     where = f"Secret {namespace}/{name}"
     if found is None:
         raise _not_there(where, f"run karmada.installer.install, which makes it, or {otherwise}")

@@ -67,7 +67,7 @@ def live_of_all(sources: Sequence[Source], *, at_once: int) -> list[Registered]:
 
     def found(source: Source) -> Registered:
         try:
-            return live(source)
+            return live(source, homes)
         except ProblemsError as error:
             metadata = source.deployment["metadata"]
             problems.extend(
@@ -76,18 +76,21 @@ def live_of_all(sources: Sequence[Source], *, at_once: int) -> list[Registered]:
             )
             return Registered()
 
-    with ThreadPoolExecutor(max_workers=at_once) as workers:
+    with access_on_hosts.HomeClusters() as homes, ThreadPoolExecutor(max_workers=at_once) as workers:
         answers = list(workers.map(found, sources))
     if problems:
         raise ProblemsError(problems)
     return answers
 
 
-def live(source: Source) -> Registered:
-    """Current registrations; empty if the control plane is not installed yet. Raises ProblemsError if unknown."""
+def live(source: Source, homes: access_on_hosts.HomeClusters | None = None) -> Registered:
+    """Current registrations; empty if the control plane is not installed yet. Raises ProblemsError if unknown.
+
+    ``homes`` are clients that several control planes share.
+    """
     try:
         if Spec(source.deployment["spec"]).mode == "Binary":
-            return _on_hosts(source)
+            return _on_hosts(source, homes)
         return _through_host_cluster(source)
     except ApiError as error:
         what = f"it cannot be told which members are registered: {error}"
@@ -112,9 +115,9 @@ def _through_host_cluster(source: Source) -> Registered:
         run.close()
 
 
-def _on_hosts(source: Source) -> Registered:
+def _on_hosts(source: Source, homes: access_on_hosts.HomeClusters | None) -> Registered:
     try:
-        control_plane = access_on_hosts.client(source.deployment, Connection.of(source.connection), _SPEC)
+        control_plane = access_on_hosts.client(source.deployment, Connection.of(source.connection), _SPEC, homes)
     except ProblemsError as error:
         missing = [each.reason for each in error.problems] == [Reason.KUBECONFIG_NOT_FOUND]
         if missing and source.connection.get("object_uid") and not source.installed:

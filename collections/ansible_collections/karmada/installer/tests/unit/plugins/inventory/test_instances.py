@@ -301,7 +301,7 @@ def test_registered_members_of_all_are_asked_for_at_once_and_all_that_fail_are_t
 ) -> None:
     sources = [inventory_source.Source(instance("a", name), {}, "live") for name in ("one", "two", "three")]
 
-    def live(source: inventory_source.Source) -> registered.Registered:
+    def live(source: inventory_source.Source, _homes: object = None) -> registered.Registered:
         name = source.deployment["metadata"]["name"]
         if name != "one":
             raise ProblemsError(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registered
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -220,6 +221,21 @@ def test_the_source_says_live_or_spec(tmp_path: Path) -> None:
     assert inventory_source.load(site(tmp_path, None, membership="spec")).membership == "spec"
     with pytest.raises(ProblemsError, match='membership is "alive"'):
         inventory_source.load(site(tmp_path, None, membership="alive"))
+
+
+def test_control_planes_in_one_cluster_have_its_kubeconfig_read_once(
+    tmp_path: Path, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kubeconfig").write_text(json.dumps(api.kubeconfig()), encoding="utf-8")
+    connection = {"kubeconfig": str(tmp_path / "kubeconfig"), "object_uid": "a-uid"}
+    read: list[str] = []
+    taken = kubeconfig.from_file
+    monkeypatch.setattr(kubeconfig, "from_file", lambda path, context: read.append(path) or taken(path, context))
+    before = len(api.requests)
+    sources = [inventory_source.Source(document({**SPEC, "members": []}), connection, "live")] * 5
+    assert registered.live_of_all(sources, at_once=3) == [registered.Registered()] * 5, "none is installed"
+    assert read == [connection["kubeconfig"]]
+    assert [path for _, path in api.requests[before:]] == ["/api/v1/namespaces/karmada/secrets/prod-admin-config"] * 5
 
 
 # -- through the host cluster ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,28 @@ def test_client_keys_stay_in_memory(api: StubApi, tmp_path: Path, monkeypatch: p
     other_key = base64.b64encode(client_pair()[1].encode()).decode()
     with pytest.raises(ProblemsError, match="client certificate and key cannot be used"):
         Cluster.from_kubeconfig_dict(changed(api, **{"client-certificate-data": cert, "client-key-data": other_key}))
+
+
+@pytest.mark.parametrize(
+    ("address", "instead", "stores"),
+    [
+        ("http://192.0.2.1:8080", None, 0),
+        ("https://192.0.2.1:6443", None, 1),
+        ("http://127.0.0.1:8080", "https://192.0.2.1:6443", 1),
+    ],
+)
+def test_the_trust_store_is_read_for_servers_that_have_a_certificate(
+    address: str, instead: str | None, stores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading it takes longer than all else that is done for a client."""
+    read: list[object] = []
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda context: read.extend([context]))
+    config = {
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "one"}}],
+        "clusters": [{"name": "one", "cluster": {"server": address}}],
+    }
+    access = kubeconfig.from_host(yaml.safe_dump(config).encode(), None, "field", "a file", instead)
+    assert access.server == (instead or address)
+    assert access.context.verify_mode is ssl.CERT_REQUIRED
+    assert read == [access.context] * stores
