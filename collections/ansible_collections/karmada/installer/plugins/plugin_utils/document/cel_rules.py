@@ -109,6 +109,7 @@ def _for_cel(value: Any, schema: Schema | None) -> Any:
     return value
 
 
+@functools.lru_cache(maxsize=10_000)
 def _escaped(name: str) -> str:
     if name in _CEL_KEYWORDS:
         return f"__{name}__"

@@ -113,8 +113,10 @@ def resolve(document: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     etcd = resolved["spec"]["components"]["etcd"]
     if not etcd:
         # A default of the schema would stand beside the external etcd that a document names.
-        etcd["local"] = {}
-        resolved = with_defaults(resolved)
+        fields = schema()
+        for step in ("spec", "components", "etcd"):
+            fields = fields["properties"][step]
+        resolved["spec"]["components"]["etcd"] = crd.defaulted({"local": {}}, fields)
     _fill_in_by_mode(resolved["spec"])
     return resolved
 

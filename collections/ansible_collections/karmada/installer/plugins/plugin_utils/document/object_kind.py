@@ -95,7 +95,7 @@ class ObjectKind:
         completed = self.with_defaults({key: value for key, value in document.items() if key != "status"})
         findings = [
             *self._head_findings(completed),
-            *crd.structure_findings(completed, self.schema),
+            *(() if crd.fits(completed, self.schema) else crd.structure_findings(completed, self.schema)),
             *self._metadata_findings(completed),
         ]
         if not any(finding.keyword in crd.BLOCKING for finding in findings):

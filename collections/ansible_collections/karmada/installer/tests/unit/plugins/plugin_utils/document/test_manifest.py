@@ -272,9 +272,12 @@ def test_a_missing_cel_library_is_named_with_the_command(monkeypatch: pytest.Mon
 
 
 def test_a_missing_schema_library_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crd, "Draft4Validator", None)
+    for cache in (crd._jsonschema, crd._validator):
+        cache.cache_clear()
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
     with pytest.raises(ProblemsError, match=rf"{sys.executable} -m pip install jsonschema"):
-        manifest.resolve(document())
+        manifest.resolve(document(mode="Neither"))
+    assert manifest.resolve(document())["spec"]["mode"] == "Container", "the library only says what is wrong"
 
 
 @pytest.mark.parametrize(
