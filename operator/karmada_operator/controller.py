@@ -168,7 +168,7 @@ class Controller:
             self._writer.tell(key, seen.uid, lambda told: telling.noticed(told, seen))
 
     def health_changed(self, instance: Instance) -> None:
-        """Have the objects of an instance looked at whose workloads have changed."""
+        """Have the objects of an instance looked at of which something has changed."""
         for name, kind in self._kinds.items():
             key = Key(name, *instance)
             if not kind.belongs and self._seen(key) is not None:
@@ -183,12 +183,14 @@ class Controller:
         seen = self._seen(key)
         if verdict is None or seen is None or seen.deleting:
             return
-        if not seen.on_hosts:
-            # There nobody watches, and what a look has found is remembered until a run has mended it.
-            self._memories.doubted(key, "; ".join(verdict.drifted)[:1024])
-            if self._kinds[key.kind].report_playbook:
-                now, unready = time.monotonic(), "; ".join(verdict.unready)[:1024]
-                self._memories.change(key, lambda memory: reconcile.found_unready(memory, unready, now))
+        doubt = "; ".join(verdict.drifted)[:1024]
+        if doubt or not seen.on_hosts:
+            # There nobody watches more than what is beside the object, and what a look has found is remembered until a
+            # run has mended it.
+            self._memories.doubted(key, doubt)
+        if not seen.on_hosts and self._kinds[key.kind].report_playbook:
+            now, unready = time.monotonic(), "; ".join(verdict.unready)[:1024]
+            self._memories.change(key, lambda memory: reconcile.found_unready(memory, unready, now))
         self._writer.tell(
             key,
             seen.uid,

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Course of a run in the workloads of an instance: which of their changes are its own. Pure.
+"""Course of a run in the objects of an instance: which of their changes are its own. Pure.
 
 A run writes by server-side apply, so each of its writes moves the hash or the time that it leaves in the metadata
 (``mark_of``). A change of the spec that moves neither is somebody else's. Where a watch lists anew, our write and a
 later one of somebody else may be seen at once: then the times of both tell, to the second (``edited_since``). What the
 run deletes is in its report.
+
+Objects without a generation, as Services, ConfigMaps and Secrets, show by their uid only that somebody has interfered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from sys import intern
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
@@ -27,11 +30,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
 from .kinds import Key
 
 
-@dataclass(frozen=True)
-class Workload:
-    """Parts of a Deployment or StatefulSet that are kept. ``trouble`` says why it is not ready, empty if it is.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Parts of an object of an instance that are kept. ``generation`` is 0 for a kind that has none.
 
-    ``component`` is what a report calls it, ``ready`` the number of its pods that are.
+    Of a workload, ``trouble`` says why it is not ready, empty if it is; ``component`` is what a report calls it, and
+    ``ready`` the number of its pods that are.
 
     ``mark`` changes with each write of ours that changes something, and with those of nobody else. ``touched`` says
     whether somebody else has written the spec in a later second than that of our last write.
@@ -48,23 +52,34 @@ class Workload:
     version: str = field(default="", compare=False)
 
 
-Snapshot = dict[Key, Workload]
+Snapshot = dict[Key, Piece]
 
 
-def workload_of(obj: Object) -> Workload:
-    """Parts of a workload that are kept."""
+def piece_of(obj: Object) -> Piece:
+    """Parts that are kept of an object of which the metadata is there only."""
     meta = obj["metadata"]
-    labels = meta.get("labels") or {}
-    return Workload(
+    generation = int(meta.get("generation") or 0)
+    return Piece(
         uid=str(meta["uid"]),
-        generation=int(meta.get("generation") or 0),
-        instance=str(labels.get(INSTANCE_LABEL, "")),
+        generation=generation,
+        # One text for all objects of an instance.
+        instance=intern(str((meta.get("labels") or {}).get(INSTANCE_LABEL, ""))),
+        trouble="",
+        # Without a generation nobody can tell an edit, so it is not asked whose it was.
+        mark=mark_of(obj) if generation else "",
+        touched=bool(generation) and edited_since(obj),
+        version=str(meta.get("resourceVersion", "")),
+    )
+
+
+def workload_of(obj: Object) -> Piece:
+    """Parts of a Deployment or StatefulSet that are kept."""
+    labels = obj["metadata"].get("labels") or {}
+    return replace(
+        piece_of(obj),
         component=of_member(str(labels.get(NAME_LABEL, "")), str(labels.get(MEMBER_LABEL, ""))),
         ready=int((obj.get("status") or {}).get("readyReplicas") or 0),
         trouble=reason_not_ready(obj) or ("it is scaled to no pods" if obj["spec"].get("replicas") == 0 else ""),
-        mark=mark_of(obj),
-        touched=edited_since(obj),
-        version=str(meta.get("resourceVersion", "")),
     )
 
 
@@ -106,9 +121,9 @@ def deleted_by(report: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
 
 
 class Course:
-    """Workloads of an instance since a run began, or since they were looked at first, when nothing ran.
+    """Objects of an instance since a run began, or since they were looked at first, when nothing ran.
 
-    ``answered`` are workloads that somebody edits in each run, as a controller may that reacts to our writes: one more
+    ``answered`` are objects that somebody edits in each run, as a controller may that reacts to our writes: one more
     run has answered that, and from then on it is taken as it is.
     """
 
@@ -122,10 +137,10 @@ class Course:
 
     @property
     def edited(self) -> frozenset[Key]:
-        """Workloads that somebody else has edited since our last write."""
+        """Objects that somebody else has edited since our last write."""
         return frozenset(self._before)
 
-    def see(self, key: Key, live: Workload | None) -> None:
+    def see(self, key: Key, live: Piece | None) -> None:
         """Take an event of the watch."""
         if live is None:
             return
@@ -140,7 +155,7 @@ class Course:
             self._before.setdefault(key, known)
 
     def left(self, now: Snapshot) -> Snapshot:
-        """Workloads as the run has left them, or would have if nobody had interfered, given what is there now."""
+        """Objects as the run has left them, or would have if nobody had interfered, given what is there now."""
         edited = {key: was for key, was in self._before.items() if key in now and key not in self._answered}
         gone = {}
         if self.deleted is not None:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Health of control planes in pods, between runs: which workloads are not ready, and which somebody else has changed.
+"""Health of control planes, between runs: which workloads are not ready, and which objects somebody else has changed.
 
-Deployments and StatefulSets of all instances are watched by our label. What is there when a run has ended, and its
-last events have come, is what should be there, unless somebody else has deleted or edited it meanwhile (``course``):
-``Health`` compares uid and generation with that, so our own writes are no drift. A repair is another run; nothing is
-written here.
+Objects of all instances in pods are watched by our label: Deployments and StatefulSets, and of what else a control
+plane has there (``OTHERS``) the metadata only, so that no content of a Secret is ever here. What is there when a run
+has ended, and its last events have come, is what should be there, unless somebody else has deleted or edited it
+meanwhile (``course``): ``Health`` compares uid and generation with that, so our own writes are no drift. A repair is
+another run; nothing is written here.
 
-Workloads that are not beside their object, in another cluster or namespace, are watched for each instance alone.
+Objects that are not beside their object, in another cluster or namespace, are watched for each instance alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.encoding import files_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import host_cluster, kubeconfig
@@ -29,12 +30,22 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
-from .course import Course, Snapshot, Workload, workload_of
+from .course import Course, Piece, Snapshot, piece_of, workload_of
 from .kinds import Key
 from .orders import BESIDE_THE_OBJECT, HostCluster, Part
 from .watch import Watcher
 
-KINDS = ("Deployment", "StatefulSet")
+WORKLOADS = (("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"))
+#: What is watched beside workloads. One that is gone makes no component unready by itself: probes tell what does not
+#: answer any more.
+OTHERS = (
+    ("v1", "Service"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+)
+_KINDS_WITH_PODS = frozenset(kind for _, kind in WORKLOADS)
 LABELS = f"{MANAGED_BY_LABEL}={FIELD_MANAGER}"
 #: Seconds after the end of a run in which its last events come.
 SETTLE = 3.0
@@ -42,10 +53,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class Instance(NamedTuple):
-    """A control plane in pods."""
+    """A control plane, by its object."""
 
     namespace: str
     name: str
+
+    @property
+    def kubeconfig(self) -> Key:
+        """Secret with its administrator's kubeconfig, which is beside its object wherever it runs."""
+        return Key("Secret", self.namespace, f"{self.name}-admin-config")
 
 
 @dataclass(frozen=True)
@@ -64,6 +80,8 @@ def judge(baseline: Snapshot, now: Snapshot) -> Verdict:
         live, name = now.get(key), f"{key.kind} {key.name}"
         if live is None:
             drifted.append(f"{name} was deleted")
+            if key.kind not in _KINDS_WITH_PODS:
+                continue
             unready.append(f"{name} is gone")
             parts.append(Part(before.component, 0, unready[-1], gone=True))
             continue
@@ -71,10 +89,29 @@ def judge(baseline: Snapshot, now: Snapshot) -> Verdict:
             drifted.append(f"{name} was made anew")
         elif live.generation != before.generation:
             drifted.append(f"{name} was changed")
+        if key.kind not in _KINDS_WITH_PODS:
+            continue
         if live.trouble:
             unready.append(f"{name}: {live.trouble}")
         parts.append(Part(live.component, live.ready, live.trouble))
     return Verdict(tuple(unready), tuple(drifted), tuple(parts))
+
+
+def _watchers(
+    cluster: Cluster,
+    namespace: str | None,
+    labels: str,
+    changed: Callable[[Key], None],
+    listed: Callable[[], None],
+) -> dict[str, Watcher[Piece]]:
+    """Watchers of the objects with these labels that a control plane has, by kind.
+
+    Only those of workloads are needed: a kubeconfig may have no right to watch the others.
+    """
+    scope: dict[str, Any] = {"namespace": namespace, "labels": labels, "listed": listed}
+    found = {kind: Watcher(cluster, group, kind, workload_of, changed, **scope) for group, kind in WORKLOADS}
+    scope |= {"metadata_only": True, "optional": True}
+    return {**found, **{kind: Watcher(cluster, group, kind, piece_of, changed, **scope) for group, kind in OTHERS}}
 
 
 #: Client of the host cluster of an instance; None if the Secret with its kubeconfig is gone.
@@ -102,7 +139,7 @@ def host_clusters(cluster: Cluster) -> Open:
 
 
 class _Elsewhere:
-    """Watches of the workloads of one instance that are not beside its object.
+    """Watches of the objects of one instance that are not beside the one that describes it.
 
     ``changed`` and ``listed`` are called from their threads. ``complete`` is for the owner: all was there once.
     """
@@ -112,19 +149,14 @@ class _Elsewhere:
         self.changed: Callable[[Key], None] = lambda _key: None
         self.listed: Callable[[], None] = lambda: None
         self.complete = False
-        self._watchers = [
-            Watcher(
-                cluster,
-                "apps/v1",
-                kind,
-                workload_of,
-                lambda key: self.changed(key),  # noqa: PLW0108 - it is set later
-                namespace=host.namespace or instance.namespace,
-                labels=f"{LABELS},{INSTANCE_LABEL}={instance.name}",
-                listed=lambda: self.listed(),  # noqa: PLW0108 - it is set later
-            )
-            for kind in KINDS
-        ]
+        self._by_kind = _watchers(
+            cluster,
+            host.namespace or instance.namespace,
+            f"{LABELS},{INSTANCE_LABEL}={instance.name}",
+            lambda key: self.changed(key),  # noqa: PLW0108 - it is set later
+            lambda: self.listed(),  # noqa: PLW0108 - it is set later
+        )
+        self._watchers = [*self._by_kind.values()]
 
     def start(self) -> None:
         for each in self._watchers:
@@ -141,18 +173,18 @@ class _Elsewhere:
     def synced(self) -> bool:
         return all(each.synced.is_set() for each in self._watchers)
 
-    def get(self, key: Key) -> Workload | None:
-        """Workload that is there; None if it is not."""
-        return next((found for each in self._watchers if (found := each.get(key)) is not None), None)
+    def get(self, key: Key) -> Piece | None:
+        """Object that is there; None if it is not."""
+        return self._by_kind[key.kind].get(key)
 
     def there(self) -> Snapshot:
-        """All workloads that are there."""
+        """All objects that are there."""
         known = [(key, each.get(key)) for each in self._watchers for key in each.known()]
-        return {key: workload for key, workload in known if workload is not None}
+        return {key: found for key, found in known if found is not None}
 
 
 class Health:
-    """Watches of workloads, in some namespaces or in all (None), and what runs have left there.
+    """Watches of objects of instances, in some namespaces or in all (None), and what runs have left there.
 
     ``opened`` leads to host clusters elsewhere; without it, nothing is watched there.
     """
@@ -170,26 +202,16 @@ class Health:
         self._baselines: dict[Instance, Snapshot] = {}
         self._until: dict[Instance, float] = {}
         self._suspended: set[Instance] = set()
-        #: What has become of workloads since their last run began; followed until its last events have come.
+        #: What has become of objects since their last run began; followed until its last events have come.
         self._courses: dict[Instance, Course] = {}
         self._elsewhere: dict[Instance, _Elsewhere] = {}
         self._listener: Callable[[Instance], None] = lambda _instance: None
         #: Whether it was told that everything beside objects has been listed.
         self._told_listed = False
-        self.watchers = [
-            Watcher(
-                cluster,
-                "apps/v1",
-                kind,
-                workload_of,
-                self._changed,
-                namespace=place,
-                labels=LABELS,
-                listed=self._listed,
-            )
-            for kind in KINDS
-            for place in namespaces
-        ]
+        self._places = {place: _watchers(cluster, place, LABELS, self._changed, self._listed) for place in namespaces}
+        self.watchers = [each for by_kind in self._places.values() for each in by_kind.values()]
+        #: Asked for before everything beside objects has been listed.
+        self._early: set[Instance] = set()
         self._instances: dict[Key, Instance] = {}
         self._there: dict[Instance, Snapshot] = {}
 
@@ -203,8 +225,11 @@ class Health:
         Nothing while that has not been listed; who listens is told of it then.
         """
         with self._guard:
-            known = instance in self._baselines or instance in self._suspended
-            if known or (host == BESIDE_THE_OBJECT and not self._all_listed):
+            if instance in self._baselines or instance in self._suspended:
+                return
+            if not self._all_listed:
+                # Elsewhere, too: the Secret with its kubeconfig is beside the object.
+                self._early.add(instance)
                 return
         self.settle(instance, host, first=True)
 
@@ -291,21 +316,26 @@ class Health:
             if self._told_listed or not self._all_listed:
                 return
             self._told_listed = True
-            there = [*self._there]
+            there = {*self._there, *self._early}
+            self._early.clear()
         for each in there:
             self._listener(each)
 
     def _now(self, instance: Instance) -> Snapshot:
-        """Workloads of an instance that are there; the guard is held."""
-        elsewhere = self._elsewhere.get(instance)
-        return dict(self._there.get(instance, {})) if elsewhere is None else elsewhere.there()
+        """Objects of an instance that are there; the guard is held."""
+        elsewhere, beside = self._elsewhere.get(instance), self._there.get(instance, {})
+        if elsewhere is None:
+            return dict(beside)
+        # What else is beside the object may be of an instance that was moved away.
+        kubeconfig = beside.get(instance.kubeconfig)
+        return {**elsewhere.there(), **({instance.kubeconfig: kubeconfig} if kubeconfig else {})}
 
     def _opened(self, instance: Instance, host: HostCluster) -> _Elsewhere | None:
         """Watches elsewhere that have not begun; None where that cannot be reached, and probes are all there is."""
         try:
             cluster = self._open(instance, host)
         except (ApiError, ProblemsError) as error:
-            _LOG.warning("its workloads cannot be watched: %s", error, extra={"object": "/".join(instance)})
+            _LOG.warning("its objects cannot be watched: %s", error, extra={"object": "/".join(instance)})
             return None
         if cluster is None:
             return None
@@ -321,7 +351,7 @@ class Health:
             elsewhere.complete = True
             self._until[instance] = self._clock() + SETTLE
             if instance not in self._suspended:
-                self._baselines[instance] = self._courses[instance].left(elsewhere.there())
+                self._baselines[instance] = self._courses[instance].left(self._now(instance))
         self._listener(instance)
 
     def _changed_elsewhere(self, instance: Instance, elsewhere: _Elsewhere, key: Key) -> None:
@@ -331,8 +361,8 @@ class Health:
             self._followed(instance, key, elsewhere.get(key), listed=elsewhere.complete)
         self._listener(instance)
 
-    def _followed(self, instance: Instance, key: Key, live: Workload | None, *, listed: bool = True) -> None:
-        """Take what has become of a workload as a part of a run, while one is under way or has just ended.
+    def _followed(self, instance: Instance, key: Key, live: Piece | None, *, listed: bool = True) -> None:
+        """Take what has become of an object as a part of a run, while one is under way or has just ended.
 
         The guard is held. ``listed``: whether all that is there was listed since.
         """
@@ -346,7 +376,8 @@ class Health:
             self._baselines[instance] = course.left(now) if listed else now
 
     def _changed(self, key: Key) -> None:
-        live = next((found for each in self.watchers if (found := each.get(key)) is not None), None)
+        place = key.namespace if key.namespace in self._places else None
+        live = self._places[place][key.kind].get(key)
         with self._guard:
             before = self._instances.pop(key, None)
             if before is not None:
@@ -359,5 +390,9 @@ class Health:
                 self._there.setdefault(instance, {})[key] = live
             if not self._there[instance]:
                 del self._there[instance]
-            self._followed(instance, key, live)
+            elsewhere = self._elsewhere.get(instance)
+            if elsewhere is None:
+                self._followed(instance, key, live)
+            elif key == instance.kubeconfig:
+                self._followed(instance, key, live, listed=elsewhere.complete)
         self._listener(instance)

@@ -47,7 +47,7 @@ def unready_of(report: Mapping[str, Any] | None) -> str:
 def amiss_of(report: Mapping[str, Any] | None) -> str:
     """Message of a report on a control plane in pods that is not as it should be, members aside; empty if it is.
 
-    The operator watches workloads only; that a Service, a Secret or a policy was deleted or edited shows by this.
+    Of a Service, a ConfigMap or a Secret the operator sees only that it was deleted; that it was edited shows by this.
     """
     found = [] if report is None else [each for each in report.get("conditions") or () if each.get("status") == "False"]
     kinds = ("ControlPlaneReady", "ComponentsReady")

@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object, is_true
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Expired
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Expired, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.host_cluster import INSECURE
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.watch import Watch
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -30,6 +30,8 @@ from .wishes import KEEP_LABELS, KNOWN, Wishes
 WATCH_SECONDS = 50
 #: Seconds between lists and watches that end at once: neither the server nor we shall be busy with them.
 SHORTEST, LONGEST = 0.5, 30.0
+#: Seconds between two looks at what we have no right to watch: somebody may grant it.
+NOT_ALLOWED = 600.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -108,6 +110,9 @@ class Watcher(threading.Thread, Generic[Of]):
 
     ``keep`` makes of an object what is kept of it. ``changed`` is called from the thread, after the change, with each
     key of which that has changed; ``listed`` after each list, when that was told. ``pause`` is there for tests.
+
+    ``metadata_only``: ``keep`` gets nothing else of an object, and no more of it is ever sent. ``optional``: who has no
+    right to list them does as if there were none, and without the right to watch them lists now and then.
     """
 
     def __init__(  # noqa: PLR0913 - what is watched, and who is told
@@ -121,11 +126,14 @@ class Watcher(threading.Thread, Generic[Of]):
         namespace: str | None = None,
         labels: str | None = None,
         listed: Callable[[], None] | None = None,
+        metadata_only: bool = False,
+        optional: bool = False,
         pause: Callable[[float], None] | None = None,
     ) -> None:
         super().__init__(name=f"watch {kind} {namespace or ''}".rstrip(), daemon=True)
         self._cluster, self._type, self._keep, self._changed = cluster, (api_version, kind), keep, changed
         self._scope, self._listed = (namespace, labels), listed or (lambda: None)
+        self._metadata_only, self._optional = metadata_only, optional
         self._seen: dict[Key, Of] = {}
         self._guard = threading.Lock()
         self._over = threading.Event()
@@ -167,6 +175,10 @@ class Watcher(threading.Thread, Generic[Of]):
                 # The changes since are not known any more: look at everything.
                 version = ""
             except ApiError as error:
+                if self._optional and isinstance(error, Forbidden):
+                    version, troubles = "", 0
+                    self._go_without(error)
+                    continue
                 troubles += 1
                 _LOG.warning("%s: %s", self.name, error)
             except (KeyError, TypeError, ValueError, AttributeError, ProblemsError):
@@ -177,10 +189,24 @@ class Watcher(threading.Thread, Generic[Of]):
             if troubles or short:
                 self._pause(min(LONGEST, SHORTEST * 2.0 ** min(troubles, 10)) * random.uniform(0.5, 1))  # noqa: S311
 
+    def _go_without(self, error: Forbidden) -> None:
+        """Wait for a right that is missing. What has been listed by then is still believed to be there."""
+        _LOG.warning("%s: what is deleted there is not noticed at once: %s", self.name, error)
+        if not self.synced.is_set():
+            self.synced.set()
+            self._listed()
+        self._pause(NOT_ALLOWED * random.uniform(0.8, 1))  # noqa: S311 - as below
+
     def _list(self) -> str:
         namespace, labels = self._scope
-        items = self._cluster.list(*self._type, namespace, labels)
-        found = {self._key(each): self._keep(each) for each in items}
+        items = self._cluster.list(
+            *self._type,
+            namespace,
+            labels,
+            metadata_only=self._metadata_only,
+            kept=lambda obj: {"key": self._key(obj), "kept": self._keep(obj)},
+        )
+        found: dict[Key, Of] = {each["key"]: each["kept"] for each in items}
         with self._guard:
             before = self._seen
             self._seen = found
@@ -199,7 +225,9 @@ class Watcher(threading.Thread, Generic[Of]):
     def _follow(self, version: str) -> str:
         """Watch until it ends; returns the version to go on from."""
         namespace, labels = self._scope
-        self._watch = self._cluster.watch(*self._type, namespace, labels, version, WATCH_SECONDS)
+        self._watch = self._cluster.watch(
+            *self._type, namespace, labels, version, WATCH_SECONDS, metadata_only=self._metadata_only
+        )
         if self._over.is_set():
             self._watch.close()
         for event in self._watch:

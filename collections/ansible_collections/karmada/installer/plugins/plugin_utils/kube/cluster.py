@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -15,14 +15,14 @@ from urllib.parse import quote
 from ..api_object import Object
 from ..labels import FIELD_MANAGER
 from . import kubeconfig as kubeconfig_module
-from .answer import MIB, Limits
 from .errors import ApiError, Conflict, Expired, NotFound, TooMuch, too_much
 from .kubeconfig import Access
 from .kubeconfig_fields import Origin
 from .limits import AT_ONCE
+from .pages import Pages
 from .resources import ApiResources
 from .stream import Lines
-from .transport import CONFLICTS, METADATA, METADATA_LIST, RETRY_SECONDS, TABLE, pause
+from .transport import CONFLICTS, JSON, METADATA, METADATA_LIST, METADATA_ONLY, RETRY_SECONDS, TABLE, pause
 from .watch import Watch
 
 PAGE = 500
@@ -63,31 +63,6 @@ class Items(list[Object]):
     """Objects of a list, with the resource version from which a watch continues."""
 
     resource_version: str = ""
-
-
-class _Pages:
-    """Guard against a list without a last page: a server that ignores ``continue`` repeats its pages for ever."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._asked: set[str] = set()
-        self._bytes = 0
-        self._until = time.monotonic() + limits.list_seconds
-
-    def wrong(self, following: object, items: int, size: int) -> str:
-        """Reason to stop after a page of ``size`` bytes; empty if the page ``following`` may be requested."""
-        limits = self._limits
-        self._bytes += size
-        if not isinstance(following, str) or following in self._asked:
-            return "it is a list that goes on where it has been already"
-        self._asked.add(following)
-        if items > limits.list_items:
-            return f"it is a list of more than {limits.list_items} objects"
-        if self._bytes > limits.list_bytes:
-            return f"it is a list of more than {limits.list_bytes // MIB} MiB"
-        if time.monotonic() > self._until:
-            return f"it is a list that does not come to an end within {limits.list_seconds:.0f} s"
-        return ""
 
 
 class Cluster(ApiResources):
@@ -153,14 +128,20 @@ class Cluster(ApiResources):
         namespace: str | None = None,
         labels: str | None = None,
         fields: str | None = None,
+        *,
+        metadata_only: bool = False,
+        kept: Callable[[Object], Object] | None = None,
     ) -> Items:
         """All objects of a kind, in one namespace or in all; empty when the resource type does not exist.
 
         ``labels`` and ``fields`` are selectors. Pages are fetched until the end. Each object has apiVersion and kind.
+        With ``metadata_only`` the server sends no spec, data or status. ``kept`` makes of each object what is listed in
+        its stead, page by page, so that a long list never is in memory as a whole.
         """
         if self.resource(api_version, kind) is None:
             return Items()
-        return self._list(api_version, kind, namespace, labels, fields)
+        form = METADATA_LIST if metadata_only else JSON
+        return self._list(api_version, kind, namespace, labels, fields, form=form, kept=kept)
 
     def table(self, api_version: str, kind: str) -> Rows:
         """Rows of what kubectl would show of a kind, by the names of its columns; empty if there is no such kind.
@@ -185,7 +166,7 @@ class Cluster(ApiResources):
         path = self._path(api_version, kind, None) if self.resource(api_version, kind) else None
         if path is None:
             return 0
-        query, found, pages = {"limit": str(PAGE), "continue": ""}, 0, _Pages(self.limits)
+        query, found, pages = {"limit": str(PAGE), "continue": ""}, 0, Pages(self.limits)
         while True:
             answer = self._request("list", "GET", path, query, accept=METADATA_LIST)
             page = self._content(answer.data, "GET", path)
@@ -210,17 +191,24 @@ class Cluster(ApiResources):
             return {}
         return self._content(self._request("list", "GET", path, {"limit": str(most)}).data, "GET", path)
 
-    def _list(self, api_version: str, kind: str, *scope: str | None) -> Items:
-        """List a resource type that exists. ``scope``: namespace, labels, fields."""
+    def _list(
+        self,
+        api_version: str,
+        kind: str,
+        *scope: str | None,
+        form: str = JSON,
+        kept: Callable[[Object], Object] | None = None,
+    ) -> Items:
+        """List a resource type that exists. ``scope``: namespace, labels, fields; ``form``: media type to ask for."""
         namespace, labels, fields = scope
         path = self._path(api_version, kind, namespace)
         if path is None:
             return Items()
         query = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields, "continue": None}
-        items, pages = Items(), _Pages(self.limits)
+        items, pages = Items(), Pages(self.limits)
         while True:
             try:
-                answer = self._request("list", "GET", path, query)
+                answer = self._request("list", "GET", path, query, accept=form)
                 page = self._content(answer.data, "GET", path)
             except NotFound:
                 return Items()
@@ -235,11 +223,12 @@ class Cluster(ApiResources):
                 if query["limit"] is None:
                     raise
                 # The continue token has expired (a slow reader of a busy cluster): list everything in one piece.
-                items, pages = Items(), _Pages(self.limits)
+                items, pages = Items(), Pages(self.limits)
                 query = {**query, "limit": None, "continue": None}
                 continue
             for item in page.get("items") or []:
-                items.append({**item, "apiVersion": api_version, "kind": kind})
+                found = {**item, "apiVersion": api_version, "kind": kind}
+                items.append(kept(found) if kept else found)
             meta = page.get("metadata") or {}
             items.resource_version = meta.get("resourceVersion", "")
             query["continue"] = meta.get("continue")
@@ -257,8 +246,12 @@ class Cluster(ApiResources):
         resource_version: str = "",
         timeout_seconds: int = 60,
         fields: str | None = None,
+        *,
+        metadata_only: bool = False,
     ) -> Watch:
         """Watch from ``resource_version`` for at most ``timeout_seconds``, including bookmarks.
+
+        With ``metadata_only``, objects of events come without spec, data and status, and with another kind.
 
         The connection is closed 10 s after that, silent or not, so a half-open one never hangs. Raises Expired (here or
         while iterating) when the version is too old, NotFound when the resource type is unknown.
@@ -274,7 +267,8 @@ class Cluster(ApiResources):
             "labelSelector": labels,
             "fieldSelector": fields,
         }
-        response = self._stream("watch", path, query, timeout_seconds + 10.0)
+        form = METADATA_ONLY if metadata_only else JSON
+        response = self._stream("watch", path, query, timeout_seconds + 10.0, accept=form)
 
         def error(status: Object) -> ApiError:
             return self._status_error("WATCH", path, status.get("code", 500), status)

@@ -100,9 +100,9 @@ class HostCluster(Cluster):
         except NotFound:
             return None
 
-    def _list(self, api_version: str, kind: str, *scope: str | None) -> Items:
+    def _list(self, api_version: str, kind: str, *scope: str | None, **form: Any) -> Items:
         if OPENSHIFT_GROUP not in api_version:
-            return super()._list(api_version, kind, *scope)
+            return super()._list(api_version, kind, *scope, **form)
         found = self._openshift.list_objects(api_version, kind, *scope)
         items = Items({**each, "apiVersion": api_version, "kind": kind} for each in found["items"])
         items.resource_version = found["metadata"].get("resourceVersion", "")

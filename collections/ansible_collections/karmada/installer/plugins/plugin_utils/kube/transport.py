@@ -51,9 +51,11 @@ if not hasattr(urllib3, "BaseHTTPResponse"):
 Taken = TypeVar("Taken")
 
 JSON = "application/json"
-#: An object without its spec, data and status. A server that does not know this form answers with the whole object.
 TABLE = f"{JSON};as=Table;g=meta.k8s.io;v=v1"
-METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+#: An object without its spec, data and status. A server that does not know this form refuses the request, or answers
+#: METADATA with the whole object.
+METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA = f"{METADATA_ONLY},{JSON}"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 POOL = 32
@@ -248,10 +250,11 @@ class Transport:
         )
 
     def _stream(
-        self, verb: str, path: str, query: Mapping[str, str | None], seconds: float
+        self, verb: str, path: str, query: Mapping[str, str | None], seconds: float, *, accept: str = JSON
     ) -> urllib3.BaseHTTPResponse:
         """Response that is read while it arrives, for at most ``seconds`` in total, silence included."""
-        return self._sent(lambda response: response, verb, "GET", path, query, None, seconds=(seconds, seconds))
+        limits = (seconds, seconds)
+        return self._sent(lambda response: response, verb, "GET", path, query, None, seconds=limits, accept=accept)
 
     def _sent(  # noqa: PLR0913
         self,

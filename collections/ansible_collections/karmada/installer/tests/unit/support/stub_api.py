@@ -37,10 +37,13 @@ KINDS = {
     "karmadadeployments": "KarmadaDeployment",
     "leases": "Lease",
     "namespaces": "Namespace",
+    "networkpolicies": "NetworkPolicy",
     "nodes": "Node",
+    "poddisruptionbudgets": "PodDisruptionBudget",
     "pods": "Pod",
     "secrets": "Secret",
     "serviceaccounts": "ServiceAccount",
+    "services": "Service",
     "widgets": "Widget",
 }
 
@@ -381,7 +384,8 @@ class _Handler(BaseHTTPRequestHandler):
             meta = {"resourceVersion": str(api.version)}
             if start + size < len(found):
                 meta["continue"] = str(start + size)
-            return 200, {"kind": "List", "metadata": meta, "items": found[start : start + size]}
+            items = [self._form(each) for each in found[start : start + size]]
+            return 200, {"kind": "List", "metadata": meta, "items": items}
 
     def _watch(self, prefix: str, namespace: str, query: dict[str, str]) -> tuple[int, None]:
         api = self.api
@@ -403,10 +407,16 @@ class _Handler(BaseHTTPRequestHandler):
                     last = version
                     same = KINDS[prefix.rpartition("/")[2]] == obj.get("kind")
                     if same and namespace in ("", obj["metadata"].get("namespace", "")) and _selected(obj, query):
-                        self._chunk({"type": kind, "object": obj})
+                        self._chunk({"type": kind, "object": self._form(obj)})
         self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
         return 200, None
+
+    def _form(self, obj: Object) -> Object:
+        """The object in the form that is asked for."""
+        if "as=PartialObjectMetadata" not in (self.headers.get("Accept") or ""):
+            return obj
+        return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
 
     def _chunk(self, event: Object) -> None:
         data = json.dumps(event).encode() + b"\n"
