@@ -4,7 +4,7 @@
 
     operator_idle.py [--objects NUMBER]... [--seconds SECONDS] [--figures FILE]
 
-A stub API server in this process has the objects, each with the workloads of a control plane; the operator is a process
+A stub API server in this process has the objects, each with what a control plane has; the operator is a process
 of its own. The objects are paused, so that no run is started and no control plane is asked for: probes of those that
 answer come on top (docs/operator.md says how much). Exit code 1: more was taken than the operator is to take.
 """
@@ -42,6 +42,14 @@ DEPLOYMENTS = (
     "scheduler",
     "webhook",
 )
+#: Other objects that are watched, by the path of their collection: kind, and how many a control plane has.
+OTHERS = {
+    "api/v1/services": ("Service", 5),
+    "api/v1/configmaps": ("ConfigMap", 2),
+    "api/v1/secrets": ("Secret", 14),
+    "apis/policy/v1/poddisruptionbudgets": ("PodDisruptionBudget", 4),
+    "apis/networking.k8s.io/v1/networkpolicies": ("NetworkPolicy", 3),
+}
 #: Seconds after which everything was listed and told on a busy machine; seconds in which what follows that is done.
 PATIENCE, SETTLES = 300.0, 5.0
 
@@ -76,6 +84,11 @@ def fill(api: StubApi, number: int) -> None:
         for suffix in DEPLOYMENTS:
             api.put("apis/apps/v1/deployments", _workload("Deployment", name, suffix))
         api.put("apis/apps/v1/statefulsets", _workload("StatefulSet", name, "etcd"))
+        for prefix, (kind, count) in OTHERS.items():
+            for each in range(count):
+                api.put(prefix, _other(kind, name, f"{kind.lower()}-{each}"))
+    # Or the stub would look through all of this for each watch, ten times a second.
+    api.forget()
 
 
 def _workload(kind: str, instance: str, suffix: str) -> dict[str, Any]:
@@ -88,6 +101,17 @@ def _workload(kind: str, instance: str, suffix: str) -> dict[str, Any]:
     meta = {"name": f"{instance}-{suffix}", "namespace": instance, "generation": 1, "labels": labels}
     status = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "availableReplicas": 1}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": {"replicas": 1}, "status": status}
+
+
+def _other(kind: str, instance: str, suffix: str) -> dict[str, Any]:
+    found = _workload(kind, instance, suffix)
+    entry = {"manager": "karmada-installer", "operation": "Apply", "time": "2026-01-01T00:00:00Z"}
+    meta = {
+        **found["metadata"],
+        "annotations": {f"{GROUP}/applied-hash": "0" * 64},
+        "managedFields": [{**entry, "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:tls.crt": {}}}}],
+    }
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta, "data": {"tls.crt": "x" * 2000}}
 
 
 @contextmanager

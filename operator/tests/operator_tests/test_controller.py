@@ -312,6 +312,19 @@ def test_a_removal_gives_up_members_whose_secrets_are_gone_and_says_so(api: Stub
         until(lambda: live(api, "x")["metadata"]["finalizers"] == [])
 
 
+def test_what_a_removal_waits_for_is_told_of_the_object_that_it_holds(api: StubApi, cluster: Cluster) -> None:
+    """As the Secret of an external etcd, without which its keys cannot be deleted."""
+    what = "spec.components.etcd.external.secretRef: there is no Secret a/etcd"
+    going = widget("x", finalizers=[FINALIZER], deletionTimestamp="2026-01-01T00:00:00Z")
+    api.put(PREFIX, {**going, "spec": {"components": {"etcd": {"external": {"secretRef": {"name": "etcd"}}}}}})
+    with operating(cluster) as operator:
+        operator.executor.next().end(Outcome.FAILED, message=what, reason="SecretNotFound")
+        until(lambda: condition(api, "Degraded") == "True SecretNotFound")
+        told = {each["type"]: each["message"] for each in live(api, "x")["status"]["conditions"]}
+        assert what in told["Degraded"]
+        assert live(api, "x")["metadata"]["finalizers"] == [FINALIZER]
+
+
 def test_what_can_be_reached_no_more_is_left_and_its_object_goes(api: StubApi, cluster: Cluster) -> None:
     going = widget("x", finalizers=[FINALIZER], deletionTimestamp="2026-01-01T00:00:00Z")
     api.put(PREFIX, {**going, "spec": {"hostCluster": {"secretRef": {"name": "gone"}}}})
