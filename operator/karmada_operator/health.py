@@ -210,7 +210,7 @@ class Health:
         self._told_listed = False
         self._places = {place: _watchers(cluster, place, LABELS, self._changed, self._listed) for place in namespaces}
         self.watchers = [each for by_kind in self._places.values() for each in by_kind.values()]
-        #: Asked for before everything beside objects has been listed.
+        #: Those elsewhere that were asked for before everything beside objects has been listed.
         self._early: set[Instance] = set()
         self._instances: dict[Key, Instance] = {}
         self._there: dict[Instance, Snapshot] = {}
@@ -228,8 +228,9 @@ class Health:
             if instance in self._baselines or instance in self._suspended:
                 return
             if not self._all_listed:
-                # Elsewhere, too: the Secret with its kubeconfig is beside the object.
-                self._early.add(instance)
+                # Elsewhere, too: the Secret with its kubeconfig is beside the object, and nothing else need be.
+                if host != BESIDE_THE_OBJECT:
+                    self._early.add(instance)
                 return
         self.settle(instance, host, first=True)
 
