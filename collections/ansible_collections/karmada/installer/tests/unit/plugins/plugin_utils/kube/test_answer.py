@@ -239,7 +239,9 @@ def test_a_page_of_large_objects_is_asked_for_in_parts(limited: Cluster, api: St
 def watched(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, seconds: float = 60.0) -> list[Any]:
     real: Callable[..., Any] = Cluster._stream
     monkeypatch.setattr(
-        Cluster, "_stream", lambda self, verb, path, query, _seconds: real(self, verb, path, query, seconds)
+        Cluster,
+        "_stream",
+        lambda self, verb, path, query, _seconds, **form: real(self, verb, path, query, seconds, **form),
     )
     return list(cluster.watch("v1", "ConfigMap", "ns", resource_version="1"))
 

@@ -279,8 +279,8 @@ def test_a_watch_from_too_long_ago_says_so(cluster: Cluster, api: StubApi) -> No
 def test_a_half_open_watch_does_not_hang(cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Cluster._stream
 
-    def impatient(self: Cluster, verb: str, path: str, query: Any, _seconds: float) -> Any:
-        return real(self, verb, path, query, 0.3)
+    def impatient(self: Cluster, verb: str, path: str, query: Any, _seconds: float, **form: Any) -> Any:
+        return real(self, verb, path, query, 0.3, **form)
 
     monkeypatch.setattr(Cluster, "_stream", impatient)
     start = time.monotonic()
