@@ -88,9 +88,14 @@ def holder_in_words(holder: str) -> str:
     """Process and machine of a holder, and its run if that has an id; a holder of another form as it is."""
     parts, given = holder.split("/"), _run_id_of(holder)
     words = f"process {parts[2]} on {parts[0]}" if len(parts) >= 4 else holder
-    if job := awx_job.in_words(given):
+    if job := job_in_words(holder):
         return f"{job}, {words}"
     return f"run {given}, {words}" if given else words
+
+
+def job_in_words(holder: str) -> str:
+    """Job of AWX that a holder names, for people; empty if it names none."""
+    return awx_job.in_words(_run_id_of(holder))
 
 
 def _run_id_of(holder: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .. import run_process
 from ..problems import Problem, Reason
 
 #: Oldest Python that our modules run on.
@@ -24,7 +25,7 @@ class Refusal:
     """One kind of failure. ``pattern`` is searched for in the message of the host.
 
     ``what`` and ``remedy`` may use the pattern's named groups and those of ``more`` (name → another pattern with a
-    group ``value``), and ``{host}``, ``{address}`` and ``{user}``.
+    group ``value``), and ``{host}``, ``{address}``, ``{user}`` and ``{job}``, the job of AWX that a ``holder`` names.
     """
 
     name: str
@@ -111,6 +112,14 @@ REASONS: tuple[Refusal, ...] = (
         r"Bad owner or permissions on (?P<file>\S+)|Bad configuration option: (?P<option>\S+)",
         "ssh does not accept its own configuration on this machine",
         "mend it; `ssh {address}` shows the same",
+    ),
+    Refusal(
+        "user of no list",
+        Reason.SSH_LOGIN_REFUSED,
+        r"No user exists for uid (?P<uid>\d+)",
+        "ssh does not start here, as this machine has no name for the user that runs it (uid {uid})",
+        "add the user to /etc/passwd here; in a container of AWX the entry point of the execution environment does, so "
+        "let the container begin with that",
     ),
     Refusal(
         "name not found",
@@ -213,7 +222,7 @@ REASONS: tuple[Refusal, ...] = (
         # Root of a host may say anything, and the remedy is a command that somebody may copy.
         rf"(?<!\S)(?P<holder>{_HOLDER}) is working on (?P<instance>\S+) "
         r"\(last seen (?P<seconds>\d+) s ago, free after (?P<left>\d+) s more",
-        "another run works on this control plane: {holder} (machine/boot/process/start[/run]), last seen "
+        "another run works on this control plane: {job}{holder} (machine/boot/process/start[/run]), last seen "
         "{seconds} s ago",
         "wait for it to end; if it has died, the host is free after {left} s more of silence. If it is certain that it "
         "is dead, run again with its name: -e karmada_confirm_dead={holder}",
@@ -222,7 +231,7 @@ REASONS: tuple[Refusal, ...] = (
         "locked by a step",
         Reason.LOCKED,
         rf"(?<!\S)(?P<holder>{_HOLDER}) has a step at work on (?P<instance>\S+) here",
-        "a step of another run is at work there, that of {holder} (machine/boot/process/start[/run])",
+        "a step of another run is at work there, that of {job}{holder} (machine/boot/process/start[/run])",
         "run again in a minute: it ends by itself, also where its run was killed. If it does not, see what holds up "
         "systemctl there",
     ),
@@ -275,6 +284,8 @@ def problem(refusal: str, *, host: str, address: str, user: str = "") -> Problem
     said: dict[str, Any] = {"host": host, "address": address, "user": user or "the user that logs in"}
     found = re.search(reason.pattern, refusal)
     said.update({name: value or "" for name, value in (found.groupdict() if found else {}).items()})
+    job = run_process.job_in_words(said.get("holder", ""))
+    said["job"] = f"{job}, " if job else ""
     for name, pattern in reason.more.items():
         detail = re.search(pattern, refusal)
         said[name] = f" ({detail['value']})" if detail else ""

@@ -53,6 +53,11 @@ SAID = [
     ("Host key verification failed.", "unknown host key", "hostKeyFingerprint"),
     (CHANGED, "changed host key", "known (SHA256:YdZVbL+LrYWOfpKbVIAcFfKVsnQsFGaaokKCrkXVRRo)"),
     (
+        "No user exists for uid 1000660000\r\n",
+        "user of no list",
+        "the user that runs it (uid 1000660000)",
+    ),
+    (
         "ED25519 host key for 192.0.2.1 was revoked and you have requested strict checking.",
         "revoked host key",
         "marked as revoked",
@@ -168,6 +173,21 @@ def test_who_holds_the_lock_is_told(tmp_path: Path) -> None:
     assert problem.remedy.endswith("-e karmada_confirm_dead=ben@two:4711")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "{} is working on prod (last seen 100 s ago, free after 500 s more",
+        "{} has a step at work on prod here",
+    ],
+)
+def test_a_job_of_awx_that_holds_the_lock_is_told_as_awx_names_it(words: str) -> None:
+    holder = "node1/0/4711/1/awx-job-41.install@jane"
+    problem = host_access.problem(words.format(holder), host="host1", address="192.0.2.1")
+    assert f"AWX job 41 (install, started by jane), {holder} " in problem.what
+    other = host_access.problem(words.format("node1/0/4711/1/nightly"), host="host1", address="192.0.2.1")
+    assert "AWX" not in other.what
+
+
 @pytest.mark.parametrize("holder", ["x;id", "$(id)", "`id`", "a'b", 'a"b', "a|b", "a&b", "a>b", "a*", "${IFS}", "a\\b"])
 @pytest.mark.parametrize(
     "words", ["{} is working on prod (last seen 1 s ago, free after 9 s more", "{} has a step at work on prod here"]
@@ -216,7 +236,7 @@ def test_without_a_name_the_user_is_the_one_who_logs_in() -> None:
 def test_texts_fill_in_what_exists_only() -> None:
     for each in host_access.REASONS:
         names = {name for text in (each.what, each.remedy) for _, name, _, _ in string.Formatter().parse(text) if name}
-        known = {"host", "address", "user", *each.more, *_groups(each.pattern)}
+        known = {"host", "address", "user", "job", *each.more, *_groups(each.pattern)}
         assert names <= known, each.name
 
 
