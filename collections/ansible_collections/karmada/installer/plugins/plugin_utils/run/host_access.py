@@ -121,6 +121,15 @@ REASONS: tuple[Refusal, ...] = (
         "add the user to /etc/passwd here; in a container of AWX the entry point of the execution environment does, so "
         "let the container begin with that",
     ),
+    # OpenSSH's words where it makes the socket, and where it reads the name (misc.c, ssh.c).
+    Refusal(
+        "control path",
+        Reason.LOCAL_FILE_UNUSABLE,
+        r"(?:unix_listener: (?:path )?\"|ControlPath too long \(')(?P<file>[^'\"]+)['\"] (?:too long|>=)",
+        "ssh cannot make the socket {file}, whose name is too long",
+        "have connections kept in a folder with a shorter name (control_path_dir in ansible.cfg, or "
+        "ANSIBLE_SSH_CONTROL_PATH_DIR)",
+    ),
     Refusal(
         "name not found",
         Reason.HOST_UNREACHABLE,

@@ -58,6 +58,16 @@ SAID = [
         "the user that runs it (uid 1000660000)",
     ),
     (
+        'unix_listener: path "/srv/a-long-folder/cp/1c2d3e4f5a.Xy12" too long for Unix domain socket',
+        "control path",
+        "the socket /srv/a-long-folder/cp/1c2d3e4f5a.Xy12, whose name is too long",
+    ),
+    (
+        "ControlPath too long ('/srv/a-long-folder/cp/1c2d3e4f5a' >= 108 bytes)",
+        "control path",
+        "the socket /srv/a-long-folder/cp/1c2d3e4f5a, whose name is too long",
+    ),
+    (
         "ED25519 host key for 192.0.2.1 was revoked and you have requested strict checking.",
         "revoked host key",
         "marked as revoked",
