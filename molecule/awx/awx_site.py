@@ -121,6 +121,10 @@ class Site:
             tokens.write(f"{token}\n")
         return bearer_token(cluster["server"], token, b64decode(cluster["certificate-authority-data"]).decode())
 
+    def of_update(self) -> Sequence[Credential]:
+        """Credentials of the source of the inventory."""
+        return [self.credential()]
+
     @cached_property
     def inventory(self) -> dict[str, Any]:
         """Inventory as AWX has it stored."""

@@ -69,7 +69,7 @@ def cancel(site: Site, part: str, times: int, seed: str) -> None:
         done = site.succeeded("install", awx=site.awx(bare=True))
         if found.before:
             found.waits.append(_went_on(site, found.before, done, since, bare=True))
-        _nothing_in_memory(found.processes)
+        nothing_in_memory(found.processes)
     left = asdict(found.before) if found.before else {}
     site.canceled.write_text(json.dumps([left, earlier + found.processes]), encoding="utf-8")
     _keep_waits(site, part, len(shares), found.waits)
@@ -145,7 +145,7 @@ def together(site: Site) -> None:
     if turns not in (["first"], ["first", "second"]):
         raise Unseen("two have written at once")
     # Private files of runs that were killed on this machine are gone when a later one there has ended.
-    _nothing_in_memory(processes)
+    nothing_in_memory(processes)
 
 
 def refused(site: Site) -> None:
@@ -162,7 +162,7 @@ def refused(site: Site) -> None:
     done = site.run("install", {"karmada_lock_wait": str(SHORT_WAIT_SECONDS)}, awx=site.awx("ann"), account="second")
     if done.rc == 0 or "another run is writing" not in " ".join(done.output.split()):
         raise Unseen(f"job {done.number} was not refused:\n{done.output[-3000:]}")
-    _says_who_has_the_lock(done, HOLDING_JOB)
+    says_who_has_the_lock(done, HOLDING_JOB)
     if written := list(site.writes(since)):
         raise Unseen(f"job {done.number} has written {len(written)} times")
     output([*lease, "--patch", json.dumps({"spec": {"holderIdentity": None, "renewTime": None}})])
@@ -233,7 +233,7 @@ def _went_on(site: Site, before: Ended, done: Done, since: str, *, bare: bool) -
     # On the same machine a run is seen to be dead.
     seen_dead = bare and before.bare
     if not seen_dead:
-        _says_who_has_the_lock(done, before.number)
+        says_who_has_the_lock(done, before.number)
     return Wait(seconds, seen_dead)
 
 
@@ -244,14 +244,14 @@ def _is_finished(site: Site) -> bool:
     return bool(json.loads(b64decode(found))["finished"])
 
 
-def _nothing_in_memory(processes: Collection[int]) -> None:
+def nothing_in_memory(processes: Collection[int]) -> None:
     """Raise Unseen if private folders are there of runs with these processes, after a later one on this machine."""
     found = Path("/dev/shm").glob("karmada-installer-*-*-*")  # noqa: S108 - only looked at
     if left := [each for each in found if int(each.name.split("-")[-2]) in processes]:
         raise Unseen(f"in memory: {', '.join(map(str, left))}")
 
 
-def _says_who_has_the_lock(done: Done, holder: int) -> None:
+def says_who_has_the_lock(done: Done, holder: int) -> None:
     held = f"AWX job {holder} (install, started by jane)"
     if held not in " ".join(done.output.split()):
         raise Unseen(f"job {done.number} does not say that {held} has the lock:\n{done.output[-3000:]}")

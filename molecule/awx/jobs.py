@@ -56,7 +56,7 @@ def update(site: Site) -> None:
     site.root.mkdir(mode=0o711)
     found = {}
     for old in (True, False):
-        done, exported = site.awx(old=old).update(SOURCE, site.credential())
+        done, exported = site.awx(old=old).update(SOURCE, *site.of_update())
         if done.rc != 0:
             raise Unseen(f"the update of {'an old' if old else 'a new'} AWX failed:\n{done.output}")
         found[old] = stored(exported)
@@ -74,7 +74,7 @@ def refresh(site: Site) -> None:
     """The project has what is in the document by now, and so has the inventory after its next update."""
     awx = site.awx()
     shutil.copy(site.document, awx.project / "sites/prod.yaml")
-    done, exported = awx.update(SOURCE, site.credential())
+    done, exported = awx.update(SOURCE, *site.of_update())
     site.keep("update", done, json.dumps(exported))
     if done.rc != 0:
         raise Unseen(f"the update failed:\n{done.output}")

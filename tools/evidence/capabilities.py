@@ -162,6 +162,8 @@ CAPABILITIES = (
                  "one control plane never write at once", "awx", "contract"),
             _can("Jobs of AWX in pods of a container group, in the execution environment, as a user of no list and "
                  "without a token of the cluster; one loses its pod in the middle, and the next goes on", "awx_pod"),
+            _can("Jobs of AWX for a control plane on a plain host, with the key of a machine credential or of a "
+                 "Secret; one is canceled, and the next goes on", "awx_hosts"),
             _can("A second run changes nothing and writes nothing", "demo", "run_check_mode", "hosts_plain"),
             _can("Check mode with diff says what a run would change, and changes nothing", "run_check_mode"),
             _can("No run shows a secret, however much it says", "run_check_mode", "hosts_faults"),

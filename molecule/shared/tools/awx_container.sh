@@ -1,14 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# awx_container.sh USER FOLDER... -- COMMAND...
+# awx_container.sh [--listed] USER FOLDER... -- COMMAND...
 #
 # Runs a command as a container of AWX runs it: as a user that no list has, with processes, memory and temporary files of its
 # own, which end with it. The home folder of whoever starts this is away, but for these folders. To be started by
-# `unshare --mount --pid --fork --kill-child --mount-proc`; SIGKILL to the child of that ends everything in it.
+# `unshare --mount --pid --fork --kill-child --mount-proc`; SIGKILL to the child of that ends everything in it. With --listed the
+# list of users has this one there, as the entry point of an execution environment adds it.
 set -eu
+listed=
+if [ "$1" = --listed ]; then
+  listed=yes
+  shift
+fi
 user=$1
 shift
 mount -t tmpfs -o mode=0755 tmpfs /mnt
+if [ "$listed" ]; then
+  { cat /etc/passwd && echo "runner:x:$user:0:Ansible Runner:$PWD:/bin/sh"; } >/mnt/passwd
+  mount --bind /mnt/passwd /etc/passwd
+fi
 count=0
 for folder; do
   [ "$folder" != -- ] || break

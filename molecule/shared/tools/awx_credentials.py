@@ -14,6 +14,8 @@ from typing import Any
 import awx_packages
 import yaml
 
+#: Type with a key for hosts, of which AWX's own task makes something, and no code of the type.
+MACHINE = "ssh"
 #: Where a container has the private data of a job.
 INSIDE = "/runner"
 #: The types of credentials that users copy.
@@ -32,6 +34,8 @@ class Credential:
 
         An update takes the environment alone.
         """
+        if self.type == MACHINE:
+            return {}, self._of_a_machine(private)
         interfaces = "awx_plugins.interfaces._temporary_private_"
         given = _of_awx(f"{interfaces}credential_api").Credential(dict(self.inputs))
         environment: dict[str, str] = {}
@@ -47,6 +51,15 @@ class Credential:
             path.chmod(0o400)
         moved = {name: value.replace(f"{INSIDE}/", f"{inside}/") for name, value in environment.items()}
         return moved, [each.replace(f"@{INSIDE}/", f"@{inside}/") for each in arguments]
+
+    def _of_a_machine(self, private: Path) -> list[str]:
+        """Arguments for a job whose key ansible-runner is to give to an ssh-agent, from this file and no other."""
+        text = self.inputs["ssh_key_data"]
+        file = private / "env" / "ssh_key"
+        # ssh-add takes none of OpenSSH's own form without the end of its last line.
+        file.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+        file.chmod(0o600)
+        return ["-u", self.inputs["username"]]
 
 
 def _of_awx(module: str) -> Any:
@@ -69,6 +82,11 @@ def bearer_token(host: str, token: str, ca: str = "") -> Credential:
     """Credential of the type "OpenShift or Kubernetes API Bearer Token"; without a CA, AWX has nothing verified."""
     typed = {"host": host, "bearer_token": token, "verify_ssl": True, "ssl_ca_cert": ca}
     return Credential("kubernetes_bearer_token", typed)
+
+
+def machine(username: str, key: str) -> Credential:
+    """Credential of the type "Machine": who logs in to hosts, and with which private key."""
+    return Credential(MACHINE, {"username": username, "ssh_key_data": key})
 
 
 def backup_key(content: str) -> Credential:

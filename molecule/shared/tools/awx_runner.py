@@ -103,6 +103,8 @@ class Awx:
     ``old`` is one of 2024: it names collections by a variable that Ansible does not know any more. ``container`` has
     workers run as in one (see awx_container.sh), which shows them no home folder but what is named here; without it
     they are processes of this machine. ``idle_timeout`` is AWX's setting: seconds without output that kill a job.
+    ``listed`` has the user of a container added to the list of users, as the entry point of an execution environment
+    does: ssh starts for no other.
     """
 
     root: Path
@@ -113,6 +115,7 @@ class Awx:
     container: Sequence[Path] | None = None
     idle_timeout: int = 0
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(41))
+    listed: bool = False
 
     def update(self, source: str, *credentials: Credential, verbosity: int = 1) -> tuple[Done, dict[str, Any]]:
         """Update an inventory from a file of the project; returns what ansible-inventory has written, too."""
@@ -250,7 +253,8 @@ class Awx:
             # Of a virtual environment both names: programs in it begin with the one that it was made under.
             python = {Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix)}
             shown = map(str, [*python, *self.container, inside])
-            command = [*_CONTAINER, str(HERE / "awx_container.sh"), str(SOMEBODY), *shown, "--", *command]
+            user = (*(["--listed"] if self.listed else []), str(SOMEBODY))
+            command = [*_CONTAINER, str(HERE / "awx_container.sh"), *user, *shown, "--", *command]
         return subprocess.Popen(
             command, stdin=sent, stdout=subprocess.PIPE, env=kept, cwd=inside, start_new_session=True
         )
