@@ -110,13 +110,13 @@ def resolve(document: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     metadata = resolved["metadata"]
     metadata.setdefault("namespace", DEFAULT_NAMESPACE)
     resolved["spec"]["hostCluster"].setdefault("namespace", metadata["namespace"])
-    etcd = resolved["spec"]["components"]["etcd"]
-    if not etcd:
+    components = resolved["spec"]["components"]
+    if not components["etcd"]:
         # A default of the schema would stand beside the external etcd that a document names.
         fields = schema()
         for step in ("spec", "components", "etcd"):
             fields = fields["properties"][step]
-        resolved["spec"]["components"]["etcd"] = crd.defaulted({"local": {}}, fields)
+        components["etcd"] = crd.defaulted({"local": {}}, fields)
     _fill_in_by_mode(resolved["spec"])
     return resolved
 

@@ -90,7 +90,7 @@ def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
 
 
 def begin(run: Run, confirm: str) -> bool:
-    """Whether hosts are to remove folders (``of_host``), which they have on record before. Looks only, in check mode.
+    """Record that hosts are to remove folders (``of_host``); returns whether they are. Looks only, in check mode.
 
     Raises ProblemsError if a restore or a change of members is under way, if it is not confirmed, or if a host cannot
     be looked at.

@@ -48,7 +48,7 @@ def needed(state: State, host: str) -> set[str]:
 
 
 def unused(state: State, host: str, told: Sequence[Mapping[str, Any]]) -> tuple[Folder, ...]:
-    """Those of the folders that this host has told, as ``host_old_data.look`` does, that nobody needs."""
+    """Folders that this host has told, as ``host_old_data.look`` does, and that nobody needs."""
     kept = needed(state, host)
     return tuple(Folder(each["name"], each.get("size")) for each in told if each["name"] not in kept)
 
