@@ -69,7 +69,8 @@ def observe_hosts(run: Run) -> Observation:
         kubeconfig_secret=run.kubeconfig_secret if installed else "",
         notes=[
             *(*_hosts_in_trouble(run), *host_preflight.left(run), *_different_programs(run), *trouble),
-            *(*host_preflight.unlike_others(run), *host_preflight.done_to_states(run), *left_data.notes(run)),
+            *(*host_preflight.unlike_others(run), *host_preflight.done_to_states(run)),
+            *left_data.notes(run, by_hand=False),
         ],
     )
     return replace(observation(run, seen), hosts=_hosts(run))
@@ -86,7 +87,9 @@ def observe_etcd_on_hosts(run: Run) -> Observation:
         etcd_ready=sum(each.status.healthy for each in found.members),
         components=[*etcd, *seen.components],
         certificates=_expiries(run) if run.stored_state else {},
-        notes=[*_hosts_in_trouble(run), *_different_programs(run), *left_data.notes(run), *seen.notes],
+        notes=[
+            *(*_hosts_in_trouble(run), *_different_programs(run), *left_data.notes(run, by_hand=True), *seen.notes),
+        ],
     )
     return replace(observation(run, seen), hosts=_hosts(run))
 

@@ -76,8 +76,11 @@ def in_words(found: Mapping[str, Sequence[Folder]]) -> str:
     return "; ".join(f"{', '.join(map(str, folders))} on {name}" for name, folders in found.items())
 
 
-def notes(run: Run) -> list[Problem]:
-    """Hint of the report at such folders, by what the members' hosts have answered; none while members change."""
+def notes(run: Run, *, by_hand: bool) -> list[Problem]:
+    """Hint of the report at such folders, by what the members' hosts have answered; none while members change.
+
+    ``by_hand`` is set where no step removes them.
+    """
     if run.stored_state is None or changing(run.state):
         return []
     told = {name: run.handover.observed(name).etcd.get("folders", ()) for name in run.hosts}
@@ -87,7 +90,7 @@ def notes(run: Run) -> list[Problem]:
         return []
     what = f"data of etcd that no member uses: {in_words(found)}"
     remedy = f"when nobody needs it: karmada.installer.restore_cleanup -e restore_cleanup_confirm={run.name}"
-    if run.place.etcd_apart:
+    if by_hand:
         remedy = "when nobody needs it, remove these folders from the folder of etcd's data on its hosts"
     return [Problem(what, run.place.where, remedy, reason=Reason.OLD_DATA_LEFT, severity=Severity.HINT)]
 

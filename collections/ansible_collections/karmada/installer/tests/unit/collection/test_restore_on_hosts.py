@@ -260,9 +260,10 @@ def test_what_a_survivor_has_is_copied_from_its_host_and_judged_with_the_begin(t
 
 
 def test_old_data_goes_from_every_host_after_the_decision_is_there_and_before_it_is_forgotten(tmp_path: Path) -> None:
-    steps = played(tmp_path, entry="cleanup", restore__cleaned=[{"folders": ["gen-1"]}])
+    steps = played(tmp_path, entry="cleanup", restore__cleaned=[{"on_hosts": True}])
     assert order_of(steps) == [
-        *("restore cleaned", "journal written", "restore_on_host removed", "restore removed", "journal written")
+        *("restore_on_host listed", "restore cleaned", "journal written"),
+        *("restore_on_host removed", "restore removed", "journal written"),
     ]
     assert {host for name, host, _given in steps if name == "restore_on_host removed"} == set(HOSTS)
     assert {host for name, host, _given in steps if name.startswith("restore ")} == {"karmada_control"}
@@ -270,14 +271,16 @@ def test_old_data_goes_from_every_host_after_the_decision_is_there_and_before_it
 
 def test_a_host_that_has_not_removed_it_leaves_it_on_record(tmp_path: Path) -> None:
     broken = {"restore_on_host__removed": [{"failed": True, "msg": "gen-1 is used"}]}
-    steps = played(tmp_path, entry="cleanup", code=2, restore__cleaned=[{"folders": ["gen-1"]}], **broken)
-    assert order_of(steps) == ["restore cleaned", "journal written", "restore_on_host removed"]
+    steps = played(tmp_path, entry="cleanup", code=2, restore__cleaned=[{"on_hosts": True}], **broken)
+    assert order_of(steps) == [
+        *("restore_on_host listed", "restore cleaned", "journal written", "restore_on_host removed")
+    ]
 
 
 @pytest.mark.parametrize("in_pods", [True, False])
-def test_without_old_data_on_hosts_none_of_them_is_asked(tmp_path: Path, *, in_pods: bool) -> None:
-    steps = played(tmp_path, entry="cleanup", in_pods=in_pods, restore__cleaned=[{"folders": []}])
-    assert order_of(steps) == ["restore cleaned"]
+def test_without_old_data_on_hosts_nothing_is_removed_there(tmp_path: Path, *, in_pods: bool) -> None:
+    steps = played(tmp_path, entry="cleanup", in_pods=in_pods, restore__cleaned=[{"on_hosts": False}])
+    assert order_of(steps) == [*([] if in_pods else ["restore_on_host listed"]), "restore cleaned"]
 
 
 # -- a hand-over, which takes the same turns ------------------------------------------------------------------------
