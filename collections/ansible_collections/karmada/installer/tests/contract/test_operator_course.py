@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER, MANAGED_BY_LABEL
-from karmada_operator.course import Workload, workload_of
+from karmada_operator.course import Piece, workload_of
 
 MERGE = "application/merge-patch+json"
 LABELS = {MANAGED_BY_LABEL: FIELD_MANAGER, "app": "a"}
@@ -31,17 +31,17 @@ def test_our_writes_move_the_mark_and_those_of_others_do_not(
 ) -> None:
     path = f"/apis/apps/v1/namespaces/{namespace}/{kind.lower()}s/one"
 
-    def now() -> Workload:
+    def now() -> Piece:
         live = cluster.get("apps/v1", kind, "one", namespace)
         assert live is not None
         return workload_of(live)
 
-    def theirs(where: str, body: dict[str, Any], manager: str) -> Workload:
+    def theirs(where: str, body: dict[str, Any], manager: str) -> Piece:
         code, answer = api_server.request("PATCH", f"{path}{where}?fieldManager={manager}", body, MERGE)
         assert code == 200, answer
         return now()
 
-    def ours(image: str) -> Workload:
+    def ours(image: str) -> Piece:
         # Times of writes have whole seconds.
         time.sleep(1.1)
         apply_all(cluster, [desired(kind, namespace, image)])
