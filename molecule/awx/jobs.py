@@ -23,7 +23,6 @@ without containers.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -41,6 +40,7 @@ sys.path.insert(0, str(PROJECT / "molecule/shared/tools"))
 import awx_runner  # noqa: E402
 import backups  # noqa: E402
 import cancels  # noqa: E402
+import command_line  # noqa: E402
 from awx_runner import stored  # noqa: E402
 from awx_site import SOURCE, Site, Unseen, answered, created  # noqa: E402
 from figures import keep_figure  # noqa: E402
@@ -155,17 +155,7 @@ def comparison(pairs: Sequence[tuple[float, float]]) -> str:
 
 def main() -> int:
     """Run one command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("work", "logs", "kubeconfig", "artifacts", "document", "figures"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--lab", required=True)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("update", "refresh", "workflow", "handed", "together", "refused"):
-        commands.add_parser(name)
-    one = commands.add_parser("job")
-    one.add_argument("verb")
-    one.add_argument("--answer", action="append", default=[], type=lambda text: text.partition("=")[::2])
-    one.add_argument("--unchanged", action="store_true")
+    parser, commands = command_line.parser(__doc__, "update", "refresh", "workflow", "handed", "together", "refused")
     for name in ("backups", "restores"):
         commands.add_parser(name).add_argument("--key", type=Path, required=True)
     one = commands.add_parser("cancel")
@@ -175,9 +165,7 @@ def main() -> int:
     one = commands.add_parser("compare")
     one.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    given.logs.mkdir(parents=True, exist_ok=True)
-    names = ("work", "logs", "lab", "kubeconfig", "artifacts", "document", "figures")
-    site = Site(*(getattr(given, name) for name in names))
+    site = Site(**command_line.where(given))
     steps: dict[str, Callable[[], None]] = {
         "update": lambda: update(site),
         "refresh": lambda: refresh(site),
@@ -191,12 +179,7 @@ def main() -> int:
         "refused": lambda: cancels.refused(site),
         "compare": lambda: compare(site, given.rounds),
     }
-    try:
-        steps[given.command]()
-    except Unseen as error:
-        print(error)
-        return 1
-    return 0
+    return command_line.carried_out(steps[given.command])
 
 
 if __name__ == "__main__":

@@ -24,9 +24,8 @@ BETWEEN = (0.2, 0.75)
 #: Ways in which jobs end, which take turns: by deletion of the pod, and on a node of AWX without containers.
 POD, NODE = False, True
 WAYS = (POD, POD, NODE)
-#: Seconds from a cancel to the first change of the next job: what is wanted, and what none may take, whatever else the
-#: machine does.
-GOAL_SECONDS, LONGEST_SECONDS = 60.0, 600.0
+#: Seconds from a cancel to the first change of the next job: the goal, beside which the figure is told.
+GOAL_SECONDS = 60.0
 #: How often a job is started again that meets a step of the one before on a host.
 MOST_ATTEMPTS = 5
 _STEP_AT_WORK = "a step of another run is at work there"
@@ -84,8 +83,6 @@ def cancel(site: Site, times: int, seed: str) -> None:
             step = f"from the cancel of an install to the first change of the next job{what} that takes its lock"
             keep_figure(site.figures, step, f"{figure}; goal {GOAL_SECONDS:.0f} s" if not what else figure)
             print(f"{step}: {figure}")
-    if max([*found.waits, *found.after_refusal]) > LONGEST_SECONDS:
-        raise Unseen("that is too long")
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ molecule/awx shows.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT / "molecule/shared/tools"), str(PROJECT / "molecule/awx")]
 
 import cancels_on_hosts  # noqa: E402
+import command_line  # noqa: E402
 import jobs  # noqa: E402
 from awx_credentials import Credential, machine  # noqa: E402
 from awx_runner import Awx  # noqa: E402
@@ -89,25 +89,14 @@ def strange(site: SiteOfHosts) -> None:
 
 def main() -> int:
     """Run one command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("work", "logs", "kubeconfig", "artifacts", "document", "figures", "folder"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--lab", required=True)
+    parser, commands = command_line.parser(__doc__, "update", "refresh", "workflow", "strange")
+    parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--machine-key", type=Path)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("update", "refresh", "workflow", "strange"):
-        commands.add_parser(name)
-    one = commands.add_parser("job")
-    one.add_argument("verb")
-    one.add_argument("--answer", action="append", default=[], type=lambda text: text.partition("=")[::2])
-    one.add_argument("--unchanged", action="store_true")
     one = commands.add_parser("cancel")
     one.add_argument("--times", type=int, default=2)
     one.add_argument("--seed", default="1")
     given = parser.parse_args()
-    given.logs.mkdir(parents=True, exist_ok=True)
-    names = ("work", "logs", "lab", "kubeconfig", "artifacts", "document", "figures", "machine_key", "folder")
-    site = SiteOfHosts(*(getattr(given, name) for name in names))
+    site = SiteOfHosts(**command_line.where(given), machine_key=given.machine_key, folder=given.folder)
     steps: dict[str, Callable[[], None]] = {
         "update": lambda: jobs.update(site),
         "refresh": lambda: jobs.refresh(site),
@@ -116,12 +105,7 @@ def main() -> int:
         "strange": lambda: strange(site),
         "cancel": lambda: cancels_on_hosts.cancel(site, given.times, given.seed),
     }
-    try:
-        steps[given.command]()
-    except Unseen as error:
-        print(error)
-        return 1
-    return 0
+    return command_line.carried_out(steps[given.command])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ shows. In the logs is all that AWX would keep, and all that the cluster shows of
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -34,6 +33,7 @@ sys.path[:0] = [str(PROJECT / "molecule/shared/tools"), str(PROJECT / "molecule/
 
 import audit  # noqa: E402
 import awx_credentials  # noqa: E402
+import command_line  # noqa: E402
 import jobs  # noqa: E402
 from awx_credentials import Credential  # noqa: E402
 from awx_runner import SOMEBODY, Awx, Done  # noqa: E402
@@ -208,24 +208,12 @@ class Deletion:
 
 def main() -> int:
     """Run one command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("work", "logs", "kubeconfig", "artifacts", "document", "figures"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    for name in ("lab", "image"):
-        parser.add_argument(f"--{name}", required=True)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("pod", "update", "workflow", "bearer"):
-        commands.add_parser(name)
-    one = commands.add_parser("job")
-    one.add_argument("verb")
-    one.add_argument("--answer", action="append", default=[], type=lambda text: text.partition("=")[::2])
-    one.add_argument("--unchanged", action="store_true")
+    parser, commands = command_line.parser(__doc__, "pod", "update", "workflow", "bearer")
+    parser.add_argument("--image", required=True)
     one = commands.add_parser("delete")
     one.add_argument("--seed", default="1")
     given = parser.parse_args()
-    given.logs.mkdir(parents=True, exist_ok=True)
-    names = ("work", "logs", "lab", "kubeconfig", "artifacts", "document", "figures", "image")
-    site = SiteOfPods(*(getattr(given, name) for name in names))
+    site = SiteOfPods(**command_line.where(given), image=given.image)
     steps: dict[str, Callable[[], None]] = {
         "pod": lambda: pod(site),
         "update": lambda: jobs.update(site),
@@ -235,14 +223,10 @@ def main() -> int:
         "bearer": lambda: bearer(site),
     }
     try:
-        steps[given.command]()
-    except Unseen as error:
-        print(error)
-        return 1
+        return command_line.carried_out(steps[given.command])
     finally:
         if started := site.group.started:
             print(f"seconds until the pods ran: {words(started)}")
-    return 0
 
 
 if __name__ == "__main__":
