@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+#: Most folders that members have left which are on record: of more, the oldest are forgotten, and stay.
+MOST_LEFT = 256
+
 
 @dataclass(frozen=True)
 class EtcdMemberState:
@@ -47,6 +50,15 @@ class EtcdMemberState:
 
 
 @dataclass(frozen=True)
+class LeftFolder:
+    """Folder of data that a member in pods has left in its volume. ``volume`` is the UID of that volume's claim."""
+
+    member: str
+    folder: str
+    volume: str
+
+
+@dataclass(frozen=True)
 class EtcdState:
     """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` is set once all were healthy.
 
@@ -55,6 +67,7 @@ class EtcdState:
     set before the first member starts. In pods the name of one that was given up is empty until another is chosen.
     ``members`` are on record from the end of the bootstrap on, in their order. ``cluster`` is the hexadecimal ID of the
     cluster that they are; it is noted with them, so a restore, after which they are another one, begins without it.
+    ``left`` are folders in volumes that members have left which were replaced or removed; on plain hosts they are seen.
     """
 
     token: str
@@ -65,6 +78,7 @@ class EtcdState:
     nodes: Sequence[str] = ()
     members: Sequence[EtcdMemberState] = ()
     cluster: str = ""
+    left: Sequence[LeftFolder] = ()
 
     def cluster_of(self, listed: str, identities: Collection[str]) -> str:
         """ID of the cluster to have on record, where members with these IDs list themselves as the cluster ``listed``.
@@ -98,6 +112,16 @@ class EtcdState:
     def without_member(self, name: str) -> EtcdState:
         """Copy without the record of a member."""
         return replace(self, members=tuple(each for each in self.members if each.name != name))
+
+    def with_left(self, left: LeftFolder) -> EtcdState:
+        """Copy with one more folder that a member has left, without those of volumes that this member has no more."""
+        others = [each for each in self.left if each.member != left.member or each.volume == left.volume]
+        return replace(self, left=(*(each for each in others if each != left), left)[-MOST_LEFT:])
+
+    def left_beside(self) -> list[LeftFolder]:
+        """Folders that members have left in volumes which a member uses now, in their order."""
+        volumes = {each.name: each.volume for each in self.members if each.volume}
+        return [each for each in self.left if volumes.get(each.member) == each.volume]
 
 
 def _ordinal(member: EtcdMemberState) -> tuple[int, str]:

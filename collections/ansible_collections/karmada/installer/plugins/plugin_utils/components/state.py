@@ -18,7 +18,7 @@ from typing import Any
 
 from ..problems import Problem, ProblemsError, Reason
 from . import moving, stored_files
-from .etcd_state import EtcdMemberState, EtcdState
+from .etcd_state import EtcdMemberState, EtcdState, LeftFolder
 from .moving import Claim, HandOverState, TakeOverState
 from .releases import is_digest
 from .spec import MemberEntry, Spec
@@ -34,8 +34,9 @@ FORMER_MODE = "formerMode"
 #: host cluster. 10: the object that manages it, and members of etcd. 11: the key that signs backups, and the newest.
 #: 12: a restore. 13: what a restore has released of members. 14: a move to another place. 15: the move after which a
 #: backup was taken. 16: the move with which this place began. 17: the restore that another one has begun upon. 18: the
-#: revision from which etcd goes on after a restore. 19: the ID of the cluster that etcd's members are.
-FORMAT = 19
+#: revision from which etcd goes on after a restore. 19: the ID of the cluster that etcd's members are. 20: folders that
+#: members of etcd in pods have left in their volumes.
+FORMAT = 20
 #: Most entries that a state is read with; what would have more is not written.
 MOST_SERIES = 64
 MOST_CLUSTERS = 4096
@@ -384,7 +385,9 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
 def _etcd(found: Mapping[str, Any], document: bytes | None) -> EtcdState:
     """State of etcd; ``document``: the last one carried out. Raises TypeError for fields that it cannot have."""
     members = tuple(EtcdMemberState(**each) for each in found.get("members", ()))
-    etcd = EtcdState(**{**found, "nodes": tuple(found.get("nodes", ())), "members": members})
+    # Of format 20.
+    left = tuple(LeftFolder(**each) for each in found.get("left", ()))
+    etcd = EtcdState(**{**found, "nodes": tuple(found.get("nodes", ())), "members": members, "left": left})
     return etcd if members else replace(etcd, members=_first_members(etcd, document))
 
 

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..components.etcd_state import EtcdState
+from ..components.etcd_state import MOST_LEFT, EtcdState
 from ..components.state import (
     FORMER_MODE,
     MOST_CLUSTERS,
@@ -52,6 +52,8 @@ _ETCD_MEMBER = {
         "lost": _TEXT,
     },
 }
+#: Folder with data of etcd. It becomes part of a path.
+_FOLDER = {"type": "string", "pattern": "^gen-[0-9]{1,10}(-[0-9a-f]{1,16})?$"}
 _ETCD = {
     "type": "object",
     "properties": {
@@ -63,6 +65,11 @@ _ETCD = {
         "nodes": {**_NAMES, "items": {**_NAME, "pattern": f"{_NAME['pattern']}|^$"}},
         "members": {"type": "array", "maxItems": 16, "items": _ETCD_MEMBER},
         "cluster": _ETCD_ID,
+        "left": {
+            "type": "array",
+            "maxItems": MOST_LEFT,
+            "items": {"type": "object", "properties": {"member": _NAME, "folder": _FOLDER, "volume": _UID}},
+        },
     },
 }
 #: Of etcd, which counts with 64 bits.
@@ -94,11 +101,7 @@ _RESTORE_ALONE: dict[str, Any] = {
         "undoing": {"type": "boolean"},
         "came_back": {"type": "boolean"},
         "step": {"type": "string", "pattern": "^[A-Za-z]{0,32}$"},
-        "aside": {
-            "type": "array",
-            "maxItems": 1024,
-            "items": {"type": "string", "pattern": "^gen-[0-9]{1,10}(-[0-9a-f]{1,16})?$"},
-        },
+        "aside": {"type": "array", "maxItems": 1024, "items": _FOLDER},
         # In pairs, so that clusters are judged, too: they become names of namespaces.
         "parts": {
             "type": "array",
@@ -307,8 +310,8 @@ def _plain(state: State) -> dict[str, Any]:
 
 
 def _plain_etcd(etcd: EtcdState) -> dict[str, Any]:
-    members = [dict(vars(each)) for each in etcd.members]
-    return {**vars(etcd), "nodes": list(etcd.nodes), "members": members}
+    records = {name: [dict(vars(each)) for each in getattr(etcd, name)] for name in ("members", "left")}
+    return {**vars(etcd), "nodes": list(etcd.nodes), **records}
 
 
 def _plain_restore(restore: RestoreState) -> dict[str, Any]:

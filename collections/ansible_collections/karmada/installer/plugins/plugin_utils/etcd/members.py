@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
 
 from ..api_object import Object
-from ..components.etcd_state import EtcdMemberState, EtcdState
+from ..components.etcd_configuration import folder_of
+from ..components.etcd_state import EtcdMemberState, EtcdState, LeftFolder
 from ..components.table import ETCD
 from ..kube.apply import Change
 from ..kube.errors import Conflict
@@ -240,7 +241,7 @@ class _Change:
 
     def _stop(self, name: str) -> None:
         with self.run.writing(f"stop what ran as the member {name} of etcd"):
-            _save(self.run, self.run.state.etcd.without_member(name))
+            _save(self.run, self._without(name))
         self.changes += self._apply_etcd(f"stop what ran as the member {name} of etcd")
 
     def _apply_etcd(self, step: str, without: str = "") -> list[Change]:
@@ -264,6 +265,16 @@ class _Change:
             if other != name and status and status.healthy:
                 return self.look.client.at(url)
         return self.look.client
+
+    def _without(self, name: str) -> EtcdState:
+        """State of etcd without a member, and with the folder on record that it may have left in its volume."""
+        etcd, record = self.run.state.etcd, self._record(name)
+        volume = self.look.volumes.get(name, "")
+        # That of a learner is on record with its vote only; an emptyDir goes with its pod.
+        is_there = volume and record.volume in ("", volume) and etcd.storage != "emptyDir"
+        if record.id and is_there:
+            etcd = etcd.with_left(LeftFolder(name, folder_of(etcd.generation, record), volume))
+        return etcd.without_member(name)
 
     # -- the record ------------------------------------------------------------------------------------------------
 

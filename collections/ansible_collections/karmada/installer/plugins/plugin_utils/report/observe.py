@@ -30,7 +30,7 @@ from ..pki import certificates, x509
 from ..problems import Problem, ProblemsError, Reason, Severity
 from ..redaction import printable
 from ..render.etcd_pods import host_directory
-from ..restore import held
+from ..restore import held, left_data
 from ..restore.plan import is_partial
 from ..run.run import Run
 from .report import ComponentStatus, MemberStatus, Observation
@@ -82,7 +82,7 @@ def look(run: Run) -> Seen:
     # On plain hosts below the pods it is asked by a step on each host.
     etcd = etcd_health(run) if components and not ETCD.is_on_hosts(run.spec) else NO_ETCD
     api = control_plane_answers(run) if components else {}
-    notes = _host_path_notes(run)
+    notes = [*_host_path_notes(run), *left_data.notes_on_volumes(run)]
     # Known only after the control plane was asked. This machine's network may differ from that of the users.
     if api.get("version") and run.endpoint_trouble:
         notes.append(warning(run.endpoint_trouble, Reason.ENDPOINT_MISDIRECTED))

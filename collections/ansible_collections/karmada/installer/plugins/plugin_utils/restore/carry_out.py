@@ -338,6 +338,7 @@ class Restoring:
             storage=restore.former.storage,
             nodes=restore.former.nodes,
             members=tuple(EtcdMemberState(name) for name in restore.members),
+            left=restore.former.left,
         )
         self._switch_to(new, Step.SWITCH)
 

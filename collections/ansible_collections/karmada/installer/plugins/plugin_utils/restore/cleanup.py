@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Old data of etcd: what a restore has put aside goes, by a word of the user, and claims of members that are none.
 
-On plain hosts those folders go, too, that members have left which were replaced or removed (``left_data``).
+With them go the folders that members have left which were replaced or removed (``left_data``).
 
 In volumes, folders are emptied by a pod beside each member (``render.etcd_cleanup``). On plain hosts tasks of the role
-have a module remove them (``module_utils.host_old_data``), between ``begin`` and ``end``. What a restore has put aside
-stays on record until all is gone, and what members have left is seen anew, so a run that was killed is carried on by
-the next one, which looks after each once more.
+have a module remove them (``module_utils.host_old_data``), between ``begin`` and ``end``. What is on record stays so
+until all is gone, and what members have left on hosts is seen anew, so a run that was killed is carried on by the next
+one, which looks after each once more.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -51,37 +51,37 @@ def due(state: State) -> tuple[str, ...]:
 
 
 def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
-    """Empty the folders that a restore has put aside, in volumes, and delete claims of members that etcd has no more.
+    """Empty the folders in volumes that a restore has put aside, or a member left, and delete claims of members that
+    etcd has no more.
 
-    Raises ProblemsError if it is under way, or not confirmed.
+    Raises ProblemsError if a restore is under way, or if it is not confirmed.
     """
     stored, folders = _asked_for(run)
-    claims = unused_claims.unused(run)
+    claims, left = unused_claims.unused(run), left_data.in_volumes(stored)
     # A run that was killed may have removed all, and not have said so yet.
     killed = stored.journal.interrupted and stored.journal.operation == OPERATION
-    if not folders and not claims and (run.check or not killed):
+    if not folders and not claims and not left and (run.check or not killed):
         return []
     if run.place.etcd_apart and folders:
         remedy = f"remove them from the folder of etcd's data on its hosts: {', '.join(folders)}"
         what = "old data of etcd on plain hosts beneath pods is not removed from here"
         raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.FIELD_WITHOUT_EFFECT))
-    members = _members(stored)
     changes = [
         Change(_claim(run, member), "changed", None, note=f"{folder} emptied")
-        for folder in folders
+        for folder, members in _in_volumes(stored).items()
         for member in members
     ]
     changes += unused_claims.changes(run, claims)
     if run.check:
         return changes
-    if folders or claims:
+    if folders or claims or left:
         names = [each["metadata"]["name"] for each in claims]
-        _require_confirmed(run, stored, folders, f"the volumes of {', '.join(members)}", confirm, names)
+        told = left_data.volumes_in_words(left)
+        _require_confirmed(run, stored, folders, f"the volumes of {', '.join(_members(stored))}", confirm, names, told)
     with run.writing(_STEP):
         # A run that had the lock before may have ended it.
-        folders = due(run.state)
         deadline = time.monotonic() + timeout
-        for folder in folders:
+        for folder, members in _in_volumes(run.state).items():
             run.say(f"etcd: removing {folder} from the volumes of {', '.join(members)}")
             _empty(run, folder, members, deadline)
         unused_claims.delete(run, unused_claims.unused(run), deadline)
@@ -108,7 +108,8 @@ def begin(run: Run, confirm: str) -> bool:
     if run.check:
         return True
     if folders or left:
-        _require_confirmed(run, stored, folders, f"the hosts {', '.join(_with_etcd(run))}", confirm, left=left)
+        told = left_data.in_words(left)
+        _require_confirmed(run, stored, folders, f"the hosts {', '.join(_with_etcd(run))}", confirm, left=told)
     with run.writing(_STEP):
         run.save(run.journaled(_STEP))
     run.go_on_with(run.state)
@@ -166,10 +167,20 @@ def _asked_for(run: Run) -> tuple[State, tuple[str, ...]]:
 
 
 def _over(run: Run) -> None:
-    """Note that nothing is put aside any more, and that the operation has come to its end."""
+    """Note that nothing is put aside or left any more, and that the operation has come to its end."""
     journal = replace(run.state.journal, finished=datetime.now(UTC).isoformat(), step="")
     restore = replace(run.state.restore, aside=()) if run.state.restore else None
-    run.save(replace(run.state, journal=journal, restore=restore))
+    gone = run.state.etcd.left_beside()
+    etcd = replace(run.state.etcd, left=tuple(each for each in run.state.etcd.left if each not in gone))
+    run.save(replace(run.state, journal=journal, restore=restore, etcd=etcd))
+
+
+def _in_volumes(state: State) -> dict[str, tuple[str, ...]]:
+    """Folder → members from whose volumes it goes: what was put aside, from those that the restore knew."""
+    found = {folder: tuple(_members(state)) for folder in due(state)}
+    for folder, members in left_data.in_volumes(state).items():
+        found[folder] = tuple(dict.fromkeys([*found.get(folder, ()), *members]))
+    return found
 
 
 def _members(state: State) -> list[str]:
@@ -189,14 +200,14 @@ def _require_confirmed(
     whence: str,
     confirm: str,
     claims: Sequence[str] = (),
-    left: Mapping[str, Sequence[Folder]] | None = None,
+    left: str = "",
 ) -> None:
     if confirm == run.name:
         return
     from_when = f"of the restore from {state.restore.backup} ({state.restore.name})" if state.restore else ""
     of_folders = f"{', '.join(folders)} would be removed for good from {whence}: data {from_when}"
     of_claims = f"{', '.join(claims)} would be deleted with all data: volume claims of members that etcd has no more"
-    of_left = f"{left_data.in_words(left or {})} would be removed for good: data that no member of etcd uses any more"
+    of_left = f"{left} would be removed for good: data that no member of etcd uses any more"
     what = "; ".join([of_folders] * bool(folders) + [of_claims] * bool(claims) + [of_left] * bool(left))
     if confirm:
         what = f"{confirm} was confirmed, and this is {run.name}; {what}"

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders with data of etcd on plain hosts that no member uses: what members that were replaced or removed have left.
+"""Folders with data of etcd that no member uses: what members that were replaced or removed have left.
 
-Which they are is seen, not recorded: hosts tell what lies there, and all goes by name that the state does not need. So
-those count that another version has left, and those of a host that has a member no more. No I/O.
+On plain hosts, which they are is seen, not recorded: hosts tell what lies there, and all goes by name that the state
+does not need. So those count that another version has left, and those of a host that has a member no more. Into a
+volume nobody can look, because etcd's image has no shell: what a member leaves there is on record (``EtcdState.left``).
+No I/O.
 """
 
 from __future__ import annotations
@@ -53,6 +55,21 @@ def unused(state: State, host: str, told: Sequence[Mapping[str, Any]]) -> tuple[
     return tuple(Folder(each["name"], each.get("size")) for each in told if each["name"] not in kept)
 
 
+def in_volumes(state: State) -> dict[str, tuple[str, ...]]:
+    """Folder → members in whose volumes it was left. Raises AssertionError if one of them uses it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for each in state.etcd.left_beside():
+        if each.folder == used(state, each.member):
+            raise AssertionError(f"data in use is on record as left by a member: {each.folder} of {each.member}")
+        found[each.folder] = (*found.get(each.folder, ()), each.member)
+    return found
+
+
+def volumes_in_words(found: Mapping[str, Sequence[str]]) -> str:
+    """Folders by the members in whose volumes they are."""
+    return "; ".join(f"{folder} in the volume of {', '.join(members)}" for folder, members in found.items())
+
+
 def changing(state: State) -> Problem | None:
     """Refusal where a member is to come or to go still: its folder may have a name that is not on record yet."""
     names = [
@@ -88,11 +105,23 @@ def notes(run: Run, *, by_hand: bool) -> list[Problem]:
     found = {name: each for name, each in found.items() if each}
     if not found:
         return []
-    what = f"data of etcd that no member uses: {in_words(found)}"
-    remedy = f"when nobody needs it: karmada.installer.restore_cleanup -e restore_cleanup_confirm={run.name}"
-    if by_hand:
-        remedy = "when nobody needs it, remove these folders from the folder of etcd's data on its hosts"
-    return [Problem(what, run.place.where, remedy, reason=Reason.OLD_DATA_LEFT, severity=Severity.HINT)]
+    by_name = "when nobody needs it, remove these folders from the folder of etcd's data on its hosts"
+    return [_hint(run, in_words(found), by_name if by_hand else _by_cleanup(run))]
+
+
+def notes_on_volumes(run: Run) -> list[Problem]:
+    """Hint of the report at folders that members in pods have left in volumes which are in use."""
+    found = in_volumes(run.state) if run.stored_state else {}
+    return [_hint(run, volumes_in_words(found), _by_cleanup(run))] if found else []
+
+
+def _by_cleanup(run: Run) -> str:
+    return f"when nobody needs it: karmada.installer.restore_cleanup -e restore_cleanup_confirm={run.name}"
+
+
+def _hint(run: Run, found: str, remedy: str) -> Problem:
+    what = f"data of etcd that no member uses: {found}"
+    return Problem(what, run.place.where, remedy, reason=Reason.OLD_DATA_LEFT, severity=Severity.HINT)
 
 
 def _in_words(size: int) -> str:

@@ -83,6 +83,19 @@ def assert_is_well(world: PodsOfEtcd, count: int) -> None:
     volumes = {each["metadata"]["uid"] for each in world.list("v1", "PersistentVolumeClaim", NAMESPACE)}
     assert {each.volume for each in records} <= volumes
     assert servers(world) == members_in_pods(count)
+    for each in records:
+        assert left_by(run, each.name) == folders_beside(world, each.name)
+
+
+def folders_beside(world: PodsOfEtcd, name: str) -> set[str]:
+    """Folders in the volume of a member that have the log of one which etcd has no more."""
+    members = {"", *world.etcd.members}
+    return {path.rpartition("/")[2] for path, owner in world.claims[name].items() if owner not in members}
+
+
+def left_by(run: Run, name: str) -> set[str]:
+    """Folders that are on record as left in the volume of a member."""
+    return {each.folder for each in run.state.etcd.left_beside() if each.member == name}
 
 
 def servers(world: PodsOfEtcd) -> list[str]:

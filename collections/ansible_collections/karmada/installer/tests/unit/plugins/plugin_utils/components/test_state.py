@@ -14,7 +14,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import stored_files
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import (
+    MOST_LEFT,
+    EtcdMemberState,
+    EtcdState,
+    LeftFolder,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim, TakeOverState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
@@ -195,6 +200,30 @@ def test_of_etcd_from_before_format_19_the_cluster_is_noted_with_the_next_look()
     del plain["etcd"]["cluster"]
     found = from_files({**files, "instance.json": json.dumps({**plain, "format": 18}).encode()}, "here")
     assert found.etcd == state().etcd
+
+
+def test_of_etcd_from_before_format_20_nobody_knows_what_members_have_left() -> None:
+    left = LeftFolder("prod-etcd-1", "gen-1", "1-2")
+    files = to_files(replace(state(), etcd=replace(state().etcd, left=(left,))))
+    assert from_files(files, "here").etcd.left == (left,)
+    plain = json.loads(files["instance.json"])
+    del plain["etcd"]["left"]
+    found = from_files({**files, "instance.json": json.dumps({**plain, "format": 19}).encode()}, "here")
+    assert found.etcd == state().etcd
+
+
+def test_what_members_have_left_is_known_by_the_volume_and_bounded() -> None:
+    member = EtcdMemberState("prod-etcd-1", "a2", "v2", added=True)
+    etcd = replace(state().etcd, members=(member,))
+    older, here = LeftFolder("prod-etcd-1", "gen-1", "v1"), LeftFolder("prod-etcd-1", "gen-1-a1", "v2")
+    other = LeftFolder("prod-etcd-2", "gen-1", "v3")
+    found = etcd.with_left(older).with_left(other).with_left(here).with_left(here)
+    assert found.left == (other, here), "the volume that had the first one is gone"
+    assert found.left_beside() == [here], "no member uses the other one's volume"
+    for number in range(MOST_LEFT):
+        found = found.with_left(LeftFolder("prod-etcd-1", f"gen-1-b{number}", "v2"))
+    assert len(found.left) == MOST_LEFT
+    assert other not in found.left
 
 
 def test_a_cluster_is_noted_once_and_of_members_that_are_on_record() -> None:

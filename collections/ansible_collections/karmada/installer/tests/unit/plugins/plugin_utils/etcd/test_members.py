@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import UNAVAILABLE, Members
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import (
+    EtcdMemberState,
+    EtcdState,
+    LeftFolder,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import Journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     members,
@@ -32,6 +36,7 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_members_in_po
     brought_to,
     document,
     installed,
+    left_by,
 )
 from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import (
     NAMESPACE,
@@ -148,6 +153,22 @@ def test_a_member_that_comes_back_after_a_shrink_does_not_meet_its_old_data() ->
     brought_to(world, 3)
     assert_is_well(world, 3)
     assert len(world.claims["prod-etcd-2"]) == 2
+    assert left_by(a_run(world, 3), "prod-etcd-2") == {"gen-1"}
+
+
+def test_what_one_has_left_that_was_replaced_is_on_record_and_of_a_lost_volume_nothing() -> None:
+    world = installed(3)
+    brought_to(world, 3, ["prod-etcd-1"])
+    assert_is_well(world, 3)
+    (left,) = a_run(world, 3).state.etcd.left
+    claim = world.get("v1", "PersistentVolumeClaim", "data-prod-etcd-1", NAMESPACE)
+    assert claim
+    assert left == LeftFolder("prod-etcd-1", "gen-1", claim["metadata"]["uid"])
+    world.lose_volume("prod-etcd-1")
+    brought_to(world, 3)
+    assert_is_well(world, 3)
+    etcd = a_run(world, 3).state.etcd
+    assert etcd.left_beside() == [], "the volume that had it is gone"
 
 
 def test_clients_follow_once_when_growing_and_before_shrinking() -> None:

@@ -8,8 +8,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import (
+    EtcdMemberState,
+    EtcdState,
+    LeftFolder,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.labels import INSTANCE_LABEL, NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
@@ -109,6 +115,22 @@ def test_an_authority_near_its_end_is_told() -> None:
     assert len(notes) == len(run.state.authorities)
     assert all("rotate it" in note.what for note in notes)
     assert set(notes) <= set(report.warnings(observe.observe(run)))
+
+
+def test_what_a_member_has_left_in_its_volume_is_hinted_at_with_the_step_that_removes_it() -> None:
+    run = host_with()
+    etcd = EtcdState(
+        "t",
+        bootstrapped=True,
+        storage="volumeClaim",
+        members=(EtcdMemberState("prod-etcd-0", "a1", "1-1"), EtcdMemberState("prod-etcd-1", "a4", "1-2", added=True)),
+        left=(LeftFolder("prod-etcd-1", "gen-1", "1-2"), LeftFolder("prod-etcd-0", "gen-1-a9", "1-0")),
+    )
+    run = fake_run(run.deployment, FakeCluster("host cluster"), stored=state(etcd=etcd))
+    (hint,) = [each for each in observe.observe(run).notes if each.reason is Reason.OLD_DATA_LEFT]
+    assert hint.severity is Severity.HINT
+    assert hint.what == "data of etcd that no member uses: gen-1 in the volume of prod-etcd-1"
+    assert hint.remedy.endswith("karmada.installer.restore_cleanup -e restore_cleanup_confirm=prod")
 
 
 def test_a_member_that_has_not_left_is_told() -> None:

@@ -7,7 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import (
+    EtcdMemberState,
+    LeftFolder,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Applied
 from ansible_collections.karmada.installer.plugins.plugin_utils.labels import NAME_LABEL, OWNER_LABEL
@@ -155,6 +158,59 @@ def test_where_no_restore_was_there_is_nothing_to_remove(world: World) -> None:
     assert clean(world) == []
     with pytest.raises(ProblemsError, match="there is no etcd yet"):
         cleanup.clean(fake_run(DOCUMENT, FakeCluster("empty")), "prod", 0)
+
+
+def with_left(world: World, *left: LeftFolder) -> None:
+    """Put folders on record that members have left in volumes; each member's volume is called as it is."""
+    run = fake_run(DOCUMENT, world, operation="install")
+    with run.writing("replace a member"):
+        etcd = run.state.etcd
+        members = tuple(replace(each, id=f"a{each.name[-1]}", volume=f"{each.name[-1]}{UID}") for each in etcd.members)
+        run.save(replace(run.state, etcd=replace(etcd, members=members, left=left)))
+    run.close()
+    for each in left:
+        world.folders[each.member][each.folder] = "of a member before"
+
+
+UID = "0000000-0000-000000000001"
+LEFT = LeftFolder(NAMES[1], "gen-2-8e9e", f"1{UID}")
+
+
+def test_what_a_replaced_member_left_goes_from_its_volume_by_name(old: World) -> None:
+    with_left(old, LEFT, LeftFolder(NAMES[2], "gen-2-8e9f", f"9{UID}"))
+    with pytest.raises(ProblemsError) as refused:
+        clean(old, "")
+    (problem,) = refused.value.problems
+    assert f"gen-2-8e9e in the volume of {NAMES[1]} would be removed for good" in problem.what
+    assert "gen-2-8e9f" not in problem.what, "the volume that had it is gone"
+    assert [each.ref.name for each in clean(old, "", check=True)] == [
+        *(f"data-{name}" for name in NAMES),
+        f"data-{NAMES[1]}",
+    ]
+    clean(old)
+    assert old.folders[NAMES[1]]["gen-2-8e9e"] == ""
+    assert old.folders[NAMES[2]]["gen-2-8e9f"] == "of a member before"
+    assert old.content() == {"backup"}
+    assert clean(old, "") == [], "a second run has nothing to do"
+
+
+@pytest.mark.parametrize("killed_after", range(9))
+def test_a_run_that_is_killed_while_such_a_folder_goes_is_carried_on_by_the_next(old: World, killed_after: int) -> None:
+    clean(old)
+    with_left(old, LEFT)
+    clean(old, killed_after=killed_after)
+    clean(old)
+    assert old.folders[NAMES[1]]["gen-2-8e9e"] == ""
+    state = fake_run(DOCUMENT, old).state
+    assert (state.etcd.left, state.journal.interrupted) == ((), False)
+
+
+def test_what_a_member_uses_is_never_taken_for_left(old: World) -> None:
+    with_left(old, replace(LEFT, folder="gen-2"))
+    writes = old.writes
+    with pytest.raises(AssertionError, match="data in use"):
+        clean(old)
+    assert old.writes == writes
 
 
 def claim(world: World, name: str, owner: str = samples.OWNER) -> None:
