@@ -27,6 +27,8 @@ _REFUSED_PULL = re.compile(
     r"|authentication required|authorization failed|access (?:is )?denied|requested access to the resource is denied",
     re.IGNORECASE,
 )
+# A container's trouble, in the words of ``_container_trouble``, that is its image.
+_WITHOUT_IMAGE = re.compile(rf"\b(?:{'|'.join(sorted(UNPULLED_WAITING | HOPELESS_WAITING))}) of image ")
 # Prefixes that an event puts before the text of a container's status or of a condition.
 _BEGINNING = re.compile(r'^(Error: |Error creating: |Failed to pull image "[^"]*": )')
 # Waiting reasons of a container that has only just begun.
@@ -94,6 +96,11 @@ def not_pulled(related: Related) -> str | None:
 def refused_pull(reason: str) -> bool:
     """Answer, in a reason of ``not_pulled``, that another try gets again: no such image, or none for this reader."""
     return _REFUSED_PULL.search(reason) is not None
+
+
+def lacks_image(reason: str) -> bool:
+    """Return whether a reason why something is not ready is that a container's image is not to be had."""
+    return _WITHOUT_IMAGE.search(reason) is not None
 
 
 def cause_in_brief(related: Related) -> str | None:

@@ -17,7 +17,7 @@ from .cluster import Cluster
 from .errors import ApiError, Expired
 from .objects import Ref
 from .progress import Progress, named
-from .readiness import cause_in_brief, reason_not_ready
+from .readiness import cause_in_brief, lacks_image, reason_not_ready
 from .watch import Watch
 
 WATCH_SECONDS = 30
@@ -42,7 +42,10 @@ class NotReady(Exception):  # noqa: N818 - reads as what happened
     @property
     def problems(self) -> list[Problem]:
         """Each object that is not ready, with the reason."""
-        return [Problem(why, str(ref), reason=Reason.NOT_READY_IN_TIME) for ref, why in self.reasons.items()]
+        return [
+            Problem(why, str(ref), reason=Reason.IMAGE_NOT_AVAILABLE if lacks_image(why) else Reason.NOT_READY_IN_TIME)
+            for ref, why in self.reasons.items()
+        ]
 
     def about(self, target: Ref, servers: Servers | None) -> NotReady:
         """Part of the error that concerns one target and what serves it."""

@@ -12,7 +12,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.causes impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady, wait_for, wait_until
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster
 from ansible_collections.karmada.installer.tests.unit.support.moments import Clock
 
@@ -273,8 +273,9 @@ def test_a_probe_ends_with_the_reason_of_the_pods_that_serve_it(
     host = FakeCluster("host", deployment(), pod(UNPULLED))
     with pytest.raises(
         NotReady, match=rf"cannot become ready[^\n]*\n  - {SEARCH}: .*ImagePullBackOff of image {IMAGE}"
-    ):
+    ) as caught:
         probe(control_plane(), 300, said.append, Servers(host, (SEARCH,)))
+    assert [each.reason for each in caught.value.problems] == [Reason.IMAGE_NOT_AVAILABLE]
     assert causes.PULL_SECONDS <= clock.now <= causes.PULL_SECONDS + 10
     assert said[1:] == [
         "[5/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
@@ -297,6 +298,7 @@ def test_a_probe_in_vain_tells_what_ails_its_pods(clock: Clock, monkeypatch: pyt
 def test_part_of_an_error_is_about_its_target_and_what_serves_that(targets: int) -> None:
     refs = [Ref("v1", "Cluster", f"m{number}") for number in range(targets)]
     error = NotReady({SEARCH: "no image", **dict.fromkeys(refs, "not seen")}, 65, early=True)
+    assert {each.reason for each in error.problems} == {Reason.NOT_READY_IN_TIME}, "that is no word of a container"
     served = error.about(refs[0], Servers(None, (SEARCH,)))
     assert (served.reasons, served.early) == ({SEARCH: "no image", refs[0]: "not seen"}, True)
     alone = error.about(refs[0], None)
