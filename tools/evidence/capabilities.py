@@ -50,8 +50,8 @@ CAPABILITIES = (
                  "pods_etcd_room"),
             _can("Backups on a schedule, each restored on trial before it counts, encrypted, in a directory or in S3; "
                  "old ones go, none is lost by a run that is killed or fails", "pods_backup", "contract"),
-            _can("A database of 500 MB is backed up while others write, and restored; a watcher from before holds what is "
-                 "there then", "pods_large_backup"),
+            _can("A database of 500 MB is backed up while others write, and restored; a watcher from before holds what "
+                 "is there then", "pods_large_backup"),
             _can("Restores into quarantine: nothing reaches a member, agents are refused, what members would get is "
                  "told; released, or taken back; a run that is killed is gone on with", "pods_restore", "contract"),
             _can("A restore is released for some clusters, or namespaces on them; the API server holds the rest, which "
