@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import Part, parts_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.findings import findings
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import cleanup, survivor, take_over
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
@@ -45,6 +46,7 @@ class ActionModule(KarmadaAction):
         "snapshot": {"type": "dict", "default": {}},
         "clusters": {"type": "list", "elements": "str", "default": []},
         "namespaces": {"type": "list", "elements": "str", "default": []},
+        "parts": {"type": "list", "elements": "dict", "default": []},
         "keep": {"type": "list", "elements": "str", "default": []},
         "let_go": {"type": "list", "elements": "str", "default": []},
         "signer": {"type": "str", "default": ""},
@@ -140,6 +142,10 @@ def _turned(restoring: Restoring, arguments: dict[str, Any]) -> dict[str, Any]:
     result["changed"] = bool(turn.step) and not turn.again
     if restoring.report:
         result["drift"] = restoring.report.plain
+    # Also if more is asked for, which may be refused.
+    released = restoring.release.told()
+    if released is not None:
+        result["released"] = released
     return result
 
 
@@ -168,9 +174,20 @@ def _asked(arguments: dict[str, Any]) -> Asked:
         keys=encryption.identities_of(identity) if identity else (),
         clusters=arguments["clusters"],
         namespaces=arguments["namespaces"],
+        parts=_parts(arguments["parts"]),
         kept=arguments["keep"],
         let_go=arguments["let_go"],
         signer=arguments["signer"],
         take_over=arguments["take_over"],
         unfenced=arguments["unfenced"],
     )
+
+
+def _parts(written: list[dict[str, Any]]) -> tuple[Part, ...]:
+    """Parts that were named together. Raises ProblemsError: one that is misspelt must not become everything."""
+    try:
+        return parts_of(written)
+    except ValueError as error:
+        remedy = "name clusters, namespaces or both in each, as in [{clusters: [member2], namespaces: [shop]}]"
+        problem = Problem(str(error), "restore_release_parts", remedy, reason=Reason.INVALID_ARGUMENT)
+        raise ProblemsError(problem, "nothing was released") from None

@@ -158,6 +158,13 @@ options:
     type: list
     elements: str
     default: []
+  parts:
+    description: >-
+      Parts that a release is about beside that, each with C(clusters), C(namespaces) or both, which mean the same. So
+      several are released by one run.
+    type: list
+    elements: dict
+    default: []
   keep:
     description: >-
       Works of what is held, as C(CLUSTER/NAME), that were being deleted when the backup was taken, and whose objects
@@ -300,4 +307,16 @@ drift:
     that are C(gone), C(back) or C(forgotten).
   returned: with the step Compare, and when nothing is left to do in quarantine
   type: dict
+released:
+  description: >-
+    What is released while the rest is held: the name of the C(restore), its C(clusters), each with the C(namespaces)
+    that are released there (none for all of it), and the clusters of which something is C(held).
+  returned: when the release of a part, or of everything, has come to its end; empty where nothing is held any more
+  type: dict
+  sample:
+    restore: back
+    clusters:
+      - name: member2
+        namespaces: [shop]
+    held: [member1, member2]
 """

@@ -22,7 +22,7 @@ from ..components.table import ETCD_CA
 from ..document import manifest, restores
 from ..document.backups import KIND as BACKUP_KIND
 from ..document.backups import Wanted
-from ..document.restores import WantedRestore
+from ..document.restores import Part, WantedRestore
 from ..etcd.client import EndpointStatus
 from ..kube.errors import ApiError
 from ..members.registration import CLUSTER_API
@@ -59,9 +59,11 @@ class Asked:
     fetched: Mapping[str, Any] = field(default_factory=dict)
     #: Name of the backup that is restored, once more, where there can be none of what is there.
     without_backup: str = ""
-    #: What a release is about, all of it without names; and Works that were being deleted, by what becomes of objects.
+    #: What a release is about, all of it without names: one part by its names, and others; and Works that were being
+    #: deleted, by what becomes of objects.
     clusters: Sequence[str] = ()
     namespaces: Sequence[str] = ()
+    parts: Sequence[Part] = ()
     kept: Sequence[str] = ()
     let_go: Sequence[str] = ()
     #: Of a move to here (``take_over``): the public key that signed the backup, the control plane that was not handed
@@ -69,6 +71,12 @@ class Asked:
     signer: str = ""
     take_over: str = ""
     unfenced: Sequence[str] = ()
+
+    @property
+    def released(self) -> tuple[Part, ...]:
+        """Parts that a release is about; none for everything."""
+        named = Part(tuple(sorted(set(self.clusters))), tuple(sorted(set(self.namespaces))))
+        return (*self.parts, *([named] if named != Part() else []))
 
     def completed(self, run: Run, wanted: WantedRestore) -> Asked:
         """Wishes with what the document says where the command line says nothing. Raises ProblemsError."""

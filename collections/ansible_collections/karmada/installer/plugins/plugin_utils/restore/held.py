@@ -14,6 +14,7 @@ from typing import Any
 
 from ..api_object import Object
 from ..components.state import MOST_CLUSTERS, MOST_NAMESPACES
+from ..document.restores import Part
 from ..members import works as member_works
 from ..problems import Problem, Reason
 
@@ -33,27 +34,36 @@ FORMER, ABSENT = "installer.karmada.io/suspended-before", "absent"
 LET_GO = "installer.karmada.io/let-go"
 POLICY = "held-since-restore.installer.karmada.io"
 _SUSPENDED = "suspendDispatching"
+#: Where a user has named what is released.
+_CLUSTERS_NAMED = "restore_release_clusters, or spec.release of an object"
+_NAMESPACES_NAMED = "restore_release_namespaces, or spec.release of an object"
 _WRITES = ("CREATE", "UPDATE", "DELETE")
 
 
-def asked_for(clusters: Collection[str], namespaces: Collection[str], known: Iterable[str]) -> Parts:
-    """Parts that a user has asked for with these names, of the clusters that there are; everything without names."""
-    if not clusters and not namespaces:
-        return EVERYTHING
-    return dict.fromkeys(sorted(clusters or known), tuple(sorted(set(namespaces))))
+def asked_for(parts: Iterable[Part], known: Collection[str]) -> Parts:
+    """Parts that a user has asked for, of the clusters that there are; everything if he has named none."""
+    found: Parts = {}
+    for each in parts:
+        # A name that there is not stays in it, to be told.
+        found = _both(found, dict.fromkeys(each.clusters or known, each.namespaces))
+    return found or EVERYTHING
 
 
 def together(before: Parts, more: Parts, known: Iterable[str]) -> Parts:
     """Both parts; everything, if that leaves nothing of the clusters that there are."""
     if EVERY_CLUSTER in before or EVERY_CLUSTER in more:
         return EVERYTHING
-    found = {
+    found = _both(before, more)
+    return EVERYTHING if all(found.get(name) == () for name in known) else found
+
+
+def _both(before: Parts, more: Parts) -> Parts:
+    return {
         name: tuple(sorted({*before.get(name, ()), *more.get(name, ())}))
         if before.get(name) != () and more.get(name) != ()
         else ()
         for name in sorted({*before, *more})
     }
-    return EVERYTHING if all(found.get(name) == () for name in known) else found
 
 
 def holds(parts: Parts, cluster: str) -> bool:
@@ -201,27 +211,35 @@ def undecided(going: Iterable[Mapping[str, Any]], kept: Collection[str], let_go:
             what = f"its Work {work['metadata']['name']} is to be kept, and to be let go ({objects})"
         remedy = (
             f"""say whether its object stays there (-e '{{"restore_keep": ["{name}"]}}') """
-            f"""or goes (-e '{{"restore_let_go": ["{name}"]}}')"""
+            f"""or goes (-e '{{"restore_let_go": ["{name}"]}}'); of an object, in spec.keep or spec.letGo"""
         )
         found.append(Problem(what, f"member {cluster_of(work)}", remedy, reason=Reason.CONFIRMATION_REQUIRED))
     return found
 
 
 def unknown(asked: Parts, before: Parts, known: Collection[str], works: Iterable[Mapping[str, Any]]) -> list[Problem]:
-    """Problems of names that a user has asked for, and that there are not; a typo would release nothing."""
+    """Problems of names that a user has asked for, and that there are not; a typo would release nothing.
+
+    What was released ``before`` may be named still, whatever became of it.
+    """
     remedy = f"name some of {', '.join(sorted(known)) or 'none: no cluster is registered'}"
     found = [
-        Problem(f"{name} is not registered", "restore_release_clusters", remedy, reason=Reason.INVALID_ARGUMENT)
-        for name in sorted(set(asked) - set(known) - {EVERY_CLUSTER})
+        Problem(f"{name} is not registered", _CLUSTERS_NAMED, remedy, reason=Reason.INVALID_ARGUMENT)
+        for name in sorted(set(asked) - set(known) - set(before) - {EVERY_CLUSTER})
     ]
-    new = {space for name, spaces in asked.items() for space in spaces if space not in before.get(name, ())}
+    new = {
+        space
+        for name, spaces in asked.items()
+        for space in spaces
+        if before.get(name) != () and space not in before.get(name, ())
+    }
     there = {space for work in works if cluster_of(work) in asked for space in namespaces_of(work)}
     for name in sorted(new - there) if new else ():
         what, remedy = (
             f"nothing is propagated to a namespace {name} of these clusters",
             "see what the Works there are for",
         )
-        found.append(Problem(what, "restore_release_namespaces", remedy, reason=Reason.INVALID_ARGUMENT))
+        found.append(Problem(what, _NAMESPACES_NAMED, remedy, reason=Reason.INVALID_ARGUMENT))
     return found
 
 
@@ -230,10 +248,10 @@ def too_many(parts: Parts) -> list[Problem]:
     found, remedy = list[Problem](), "release whole clusters, or all of it, which needs no list"
     if len(parts) > MOST_CLUSTERS:
         what = f"{len(parts)} clusters are to be noted, of which at most {MOST_CLUSTERS} can be"
-        found.append(Problem(what, "restore_release_clusters", remedy, reason=Reason.INVALID_ARGUMENT))
+        found.append(Problem(what, _CLUSTERS_NAMED, remedy, reason=Reason.INVALID_ARGUMENT))
     if (most := max(map(len, parts.values()), default=0)) > MOST_NAMESPACES:
         what = f"{most} namespaces of one cluster are to be noted, of which at most {MOST_NAMESPACES} can be"
-        found.append(Problem(what, "restore_release_namespaces", remedy, reason=Reason.INVALID_ARGUMENT))
+        found.append(Problem(what, _NAMESPACES_NAMED, remedy, reason=Reason.INVALID_ARGUMENT))
     return found
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from ..api_object import Object
 from ..components.state import RestoreState
 from ..components.table import KARMADA_APISERVER, KARMADA_CA, KARMADA_CONTROLLER_MANAGER
+from ..document.restores import Part
 from ..kube.apply import Change
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError, Forbidden, NotFound
@@ -61,18 +62,20 @@ def clusters(run: Run) -> list[str]:
     return sorted({*registered, *_spaces(run.control_plane)})
 
 
-def wanted(run: Run, journal: RestoreState, names: Collection[str], namespaces: Collection[str]) -> Parts:
-    """Parts that are released when the user has got what he asks for. Raises ProblemsError for unknown names.
+def wanted(run: Run, journal: RestoreState, named: Collection[Part]) -> Parts:
+    """Parts that are released when the user has got what he has named, or everything. Raises ProblemsError for unknown
+    names.
 
     What was released stays so; what was only chosen may be chosen anew.
     """
     followed = is_released(journal)
     before = (journal.parts or held.EVERYTHING) if followed else {}
-    if held.EVERY_CLUSTER in before or not (names or namespaces):
+    if held.EVERY_CLUSTER in before or not named:
         return held.EVERYTHING
     known = clusters(run)
-    asked = held.asked_for(names, namespaces, known)
-    if problems := held.unknown(asked, before, known, _works(run.control_plane, asked) if namespaces else ()):
+    asked = held.asked_for(named, known)
+    works = _works(run.control_plane, asked) if any(asked.values()) else ()
+    if problems := held.unknown(asked, before, known, works):
         raise ProblemsError(problems, "nothing was released")
     found = held.together(before, asked, known)
     if problems := held.too_many(found):

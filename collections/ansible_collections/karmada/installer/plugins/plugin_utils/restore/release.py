@@ -64,7 +64,8 @@ class Releasing:
         for each in self.loose():
             what = f"it was not held any more, and may have reached members: {each}"
             self.run.tell(Problem.warning(what, Reason.QUARANTINE_OPEN, self.run.place.where))
-        parts, journal = self._wanted(), self._journal
+        # What an earlier run has begun comes to its end as it is on record; more is asked for after that.
+        parts, journal = self.parts(), self._journal
         if dict(parts) != dict(journal.parts or held.EVERYTHING):
             # What was begun to be let go is let go, whatever the next run is asked.
             self.save(parts=dict(parts), step=Step.WAKE_AGENTS, came_back=False)
@@ -94,11 +95,22 @@ class Releasing:
         """Say what is released, and that the rest is not."""
         self.run.say(f"released is {held.in_words(self._journal.parts)}; the rest is held until it is released, too")
 
+    def told(self) -> dict[str, Any] | None:
+        """Clusters that are released in part or as a whole, and those that are held; empty if none is held any more.
+
+        None before a part has come to its end.
+        """
+        journal = self._journal
+        if journal.step != Step.PART_RELEASED:
+            return {} if journal.step == Step.RELEASED else None
+        released = [{"name": name, "namespaces": [*spaces]} for name, spaces in journal.parts.items()]
+        return {"restore": journal.name, "clusters": released, "held": partial.holding(self.run, journal.parts)}
+
     def _wanted(self) -> held.Parts:
         if self.goal is not Goal.RELEASE:
             # Another playbook goes on with it, and has no say.
             return self._journal.parts or held.EVERYTHING
-        return partial.wanted(self.run, self._journal, self.asked.clusters, self.asked.namespaces)
+        return partial.wanted(self.run, self._journal, self.asked.released)
 
     @property
     def _recorded(self) -> held.Parts:

@@ -86,8 +86,8 @@ class Turn:
 
     @property
     def goes_on(self) -> bool:
-        """True unless the goal is reached."""
-        return self.step is not None and self.step not in ENDS
+        """True unless the goal is reached. After a part that an earlier run has begun, more may be asked for."""
+        return self.step is not None and (self.step not in ENDS or self.step is Step.PART_RELEASED)
 
 
 class Steps(Protocol):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import PART_RELEASED, RELEASED, UNDONE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import Part
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import held
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import (
@@ -61,7 +62,8 @@ class Parted(World):
         if goal is not Goal.RELEASE:
             return self.journal.parts or held.EVERYTHING
         before = (self.journal.parts or held.EVERYTHING) if is_released(self.journal) else {}
-        return held.together(before, held.asked_for(self.asks, (), CLUSTERS), CLUSTERS)
+        named = [Part(self.asks)] if self.asks else []
+        return held.together(before, held.asked_for(named, CLUSTERS), CLUSTERS)
 
     def held_by(self, parts: held.Parts) -> set[str]:
         return {each for each in CLUSTERS if held.holds(parts, each)}
@@ -83,7 +85,7 @@ class Parted(World):
             yield lambda: self.record(parts=parts)
             yield from self.settled(parts)
         elif step is Step.LET:
-            parts = dict(self.wanted(goal))
+            parts = dict(self.seen(goal).parts)
             if parts != dict(self.journal.parts or held.EVERYTHING):
                 yield lambda: self.record(parts=parts, step=Step.WAKE_AGENTS)
             yield from self.settled(parts)

@@ -6,8 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import Part
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import held, partial
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step, is_released
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
@@ -56,6 +59,13 @@ def assert_released(world: World, inside: Inside, before: dict[str, Any]) -> Non
     assert stored(world).step == "Released"
     assert world.running() == everything()
     assert_all_let_go(inside, before)
+
+
+def told(world: World, inside: Inside) -> dict[str, Any] | None:
+    """What a run tells at its end of what is released."""
+    run = fake_run(DOCUMENT, world, operation="release")
+    run.control_plane = inside
+    return Restoring(run, Goal.RELEASE, Asked(), timeout=0).release.told()
 
 
 def test_one_cluster_follows_and_the_other_does_not_until_it_is_released_too(world: World, inside: Inside) -> None:
@@ -151,6 +161,37 @@ def test_a_namespace_on_all_clusters_is_released(world: World, inside: Inside) -
     assert inside.works()["m2/bank"][0] is True
     take_steps(world, Goal.RELEASE)
     assert inside.carried_out == {*names("m1", "m2"), "m2/bank"}
+
+
+def test_several_parts_are_released_by_one_run_and_the_record_tells_which(world: World, inside: Inside) -> None:
+    inside.put({**work("m2", "bank"), "spec": {"workload": {"manifests": [{"metadata": {"namespace": "bank"}}]}}})
+    parts = [Part(("m1",)), Part(("m2",), ("shop",))]
+    assert told(world, inside) is None
+    take_steps(world, Goal.RELEASE, parts=parts)
+    assert dict(stored(world).parts) == {"m1": (), "m2": ("shop",)}
+    assert inside.carried_out == names("m1", "m2")
+    assert inside.works()["m2/bank"][0] is True
+    assert told(world, inside) == {
+        "restore": "back",
+        "clusters": [{"name": "m1", "namespaces": []}, {"name": "m2", "namespaces": ["shop"]}],
+        "held": ["m2"],
+    }
+    writes = world.writes
+    take_steps(world, Goal.RELEASE, parts=parts)
+    assert world.writes == writes, "what is named is released"
+    take_steps(world, Goal.RELEASE, parts=[Part(("m2",))])
+    assert stored(world).step == "Released", "that leaves nothing"
+    assert told(world, inside) == {}
+
+
+def test_what_was_released_may_be_named_further_whatever_became_of_it(world: World, inside: Inside) -> None:
+    take_steps(world, Goal.RELEASE, **PART)
+    # Somebody has taken its registration away since, and nothing is propagated there any more.
+    for key in [key for key in inside.objects if "m1" in key or space("m1") in key]:
+        del inside.objects[key]
+    named = [Part(("m1",)), Part(("m1",), ("shop",)), Part(("m2",), ("shop",))]
+    take_steps(world, Goal.RELEASE, parts=named)
+    assert dict(stored(world).parts) == {"m1": (), "m2": ("shop",)}
 
 
 def test_what_is_going_is_decided_before_anything_starts(world: World, inside: Inside) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action import restore_on_host
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import PART_RELEASED
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import Part
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import held, on_hosts, partial
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
@@ -123,6 +124,35 @@ def test_the_rest_that_is_killed_at_any_change_ends_as_a_full_release(
         assert not loose or held.EVERY_CLUSTER in stored(world).parts, "it is let go, and on record as held"
         take_steps(world, Goal.RELEASE)
         assert_released(world, inside, before)
+
+
+@pytest.mark.parametrize("last", [Step.START_ALL, Step.BACK_UP_AGAIN])
+def test_a_run_that_goes_on_with_a_part_releases_what_it_was_given_beside_that(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, last: Step
+) -> None:
+    """Once members follow the first part, that comes to its end before the second, by one and the same run."""
+    whole, _ = in_quarantine(monkeypatch, tmp_path)
+    take_steps(whole, Goal.RELEASE, **PART)
+    moment = whole.changes
+    while moment:
+        moment -= 1
+        world, inside = in_quarantine(monkeypatch, tmp_path)
+        inside.put({**work("m2", "bank"), "spec": {"workload": {"manifests": [{"metadata": {"namespace": "bank"}}]}}})
+        take_steps(world, Goal.RELEASE, moment, **PART)
+        if stored(world).step == last:
+            break
+    else:
+        pytest.fail(f"no run was killed after {last}")
+    with pytest.raises(ProblemsError, match="m9 is not registered"):
+        take_steps(world, Goal.RELEASE, parts=[Part(("m1",)), Part(("m9",))])
+    assert stored(world).step == PART_RELEASED, "what was begun has come to its end before anything else is asked"
+    world, inside = in_quarantine(monkeypatch, tmp_path)
+    inside.put({**work("m2", "bank"), "spec": {"workload": {"manifests": [{"metadata": {"namespace": "bank"}}]}}})
+    take_steps(world, Goal.RELEASE, moment, **PART)
+    role = take_steps(world, Goal.RELEASE, parts=[Part(("m1",)), Part(("m2",), ("shop",))])
+    assert role.taken.count(Step.PART_RELEASED) == 2
+    assert dict(stored(world).parts) == {"m1": (), "m2": ("shop",)}
+    assert inside.carried_out == names("m1", "m2")
 
 
 def test_an_api_server_that_does_not_refuse_keeps_everything_stopped(
