@@ -8,6 +8,10 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import RELEASE
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import Part as NamedPart
+
+from . import parts
 from .schedules import Backups
 from .wishes import Wishes
 
@@ -26,6 +30,8 @@ class Operation(StrEnum):
     UNDO = "undo"
 
 
+#: Fields of a part.
+_OF_A_PART = ("clusters", "namespaces")
 #: Operations that take a control plane to what a backup holds, or away from it.
 OF_A_RESTORE = frozenset({Operation.RESTORE, Operation.RELEASE, Operation.UNDO})
 
@@ -78,6 +84,7 @@ class Restore:
 
     ``carried_out`` is the generation that the status speaks of, ``earlier`` what it notes of a decision of before the
     quarantine, see ``restores.noted``. ``survivor`` is the member of etcd whose data is restored in place of a backup.
+    ``named`` is what the spec has by name for a release; ``released`` and ``held`` are parts by the status.
     """
 
     backup: str = ""
@@ -87,6 +94,15 @@ class Restore:
     carried_out: int = 0
     earlier: str = ""
     survivor: str = ""
+    named: parts.Named = field(default_factory=parts.Named)
+    released: parts.Released = ()
+    held: tuple[str, ...] = ()
+
+    @property
+    def decided(self) -> str:
+        """The decision with what it is about, in one word each; empty if there is none."""
+        about = parts.digest(self.named.parts) if self.decision == RELEASE else ""
+        return f"{self.decision} {about}".strip()
 
 
 @dataclass(frozen=True)
@@ -175,6 +191,7 @@ class Order:
 
     ``moment`` is that from which a backup is due, empty for one that is not; ``missed`` counts those before it.
     ``document`` is the generation that the document had, also of a removal, whose ``generation`` is 0; 0: unknown.
+    Of a release, ``parts`` are what it is about, all that is left without them; ``kept`` and ``let_go`` are Works.
     """
 
     operation: Operation
@@ -190,6 +207,9 @@ class Order:
     moment: str = ""
     missed: int = field(default=0, compare=False)
     document: int = field(default=0, compare=False)
+    parts: tuple[NamedPart, ...] = ()
+    kept: tuple[str, ...] = ()
+    let_go: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Plain data of it, as JSON has it."""
@@ -198,6 +218,9 @@ class Order:
             "operation": self.operation.value,
             "confirmations": [[name, [*names]] for name, names in self.confirmations],
             "given_up": [*self.given_up],
+            "parts": [parts.plain(each) for each in self.parts],
+            "kept": [*self.kept],
+            "let_go": [*self.let_go],
         }
 
     @classmethod
@@ -209,5 +232,10 @@ class Order:
                 "operation": Operation(found["operation"]),
                 "confirmations": tuple((name, tuple(names)) for name, names in found.get("confirmations", ())),
                 "given_up": tuple(found.get("given_up", ())),
+                "parts": tuple(
+                    NamedPart(*(tuple(each[name]) for name in _OF_A_PART)) for each in found.get("parts", ())
+                ),
+                "kept": tuple(found.get("kept", ())),
+                "let_go": tuple(found.get("let_go", ())),
             }
         )

@@ -4,17 +4,24 @@
 It is judged at once, and restored when its spec confirms the backup, or the survivor, by name; then it waits in
 quarantine for a decision. A decision to release counts only if it was written in quarantine: before that there was
 nothing to decide upon. So the status notes the decision that stood there when the quarantine was first to be seen,
-until it was taken out or another one stands there; whatever else of the spec is edited tells nothing of it.
+with the parts that it was about, until it was taken out or another one stands there; whatever else of the spec is
+edited tells nothing of it.
+
+Where parts are named, these are released and the rest is held; each that is added is released, too, until the decision
+is about all that is left. What is released stays so.
 
 Deleting the object takes nothing back; a run under way comes to its end, so that nothing stays half done.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import RELEASE, UNDO
 
-from . import inputs
+from . import inputs, parts
 from .backups import hindrance
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Beside, Operation, Order, Restore, Seen
@@ -23,12 +30,14 @@ from .wishes import OF_BELONGINGS, Wishes
 
 PENDING, AWAITS, FAILED = "Pending", "AwaitsConfirmation", "Failed"
 RESTORING, QUARANTINED, RELEASING, UNDOING = "Restoring", "Quarantined", "Releasing", "Undoing"
-RELEASED, UNDONE = "Released", "Undone"
+PARTLY_RELEASED, RELEASED, UNDONE = "PartlyReleased", "Released", "Undone"
 #: Phases in which the control plane is held by this restore, and those after which nothing is done any more.
-UNDER_WAY = frozenset({RESTORING, QUARANTINED, RELEASING, UNDOING})
+UNDER_WAY = frozenset({RESTORING, QUARANTINED, RELEASING, PARTLY_RELEASED, UNDOING})
 OVER = frozenset({RELEASED, UNDONE})
 #: Phases that a restore which has come to its end can have.
-_RESTORED = frozenset({QUARANTINED, RELEASING, UNDOING, *OVER})
+_RESTORED = frozenset({QUARANTINED, RELEASING, PARTLY_RELEASED, UNDOING, *OVER})
+#: Those in which it waits for a decision.
+_WAITING = frozenset({QUARANTINED, PARTLY_RELEASED})
 #: Note in the status that no decision stands in the spec any more that was there before the quarantine.
 NONE_EARLIER = "None"
 #: Seconds between two looks at what it waits for.
@@ -52,11 +61,19 @@ def seen_of(obj: Object) -> Seen:
             decision=str(spec.get("decision") or ""),
             phase=str(status.get("phase") or ""),
             carried_out=int(status.get("observedGeneration") or 0),
-            earlier=str(status.get("earlierDecision") or ""),
+            earlier=earlier_of(status),
             survivor=str(spec.get("survivor") or ""),
+            named=parts.Named.of(spec),
+            released=parts.released_of(status),
+            held=tuple(map(str, status.get("held") or ())),
         ),
         version=str(meta.get("resourceVersion", "")),
     )
+
+
+def earlier_of(fields: Mapping[str, Any]) -> str:
+    """Decision that these fields of a status note, in the form of ``Restore.decided``; empty if they note none."""
+    return f"{fields.get('earlierDecision') or ''} {fields.get('earlierRelease') or ''}".strip()
 
 
 def noted(restore: Restore, known: str) -> str:
@@ -65,11 +82,11 @@ def noted(restore: Restore, known: str) -> str:
     ``known`` is what was noted last, empty if nothing was. The status of the same version of the object says that the
     quarantine is there, so what is decided in the first such version was decided before.
     """
-    if restore.phase != QUARANTINED:
+    if restore.phase not in _WAITING:
         return known
     if not known:
-        return restore.decision or NONE_EARLIER
-    return known if known == restore.decision else NONE_EARLIER
+        return restore.decided or NONE_EARLIER
+    return known if known == restore.decided else NONE_EARLIER
 
 
 def decide(  # noqa: PLR0911 - a line for each thing that may be seen
@@ -86,6 +103,8 @@ def decide(  # noqa: PLR0911 - a line for each thing that may be seen
         return Wait("is going")
     if seen.wishes.problems:
         return Refuse(seen.wishes.problems)
+    if seen.restore.named.problems:
+        return Refuse(seen.restore.named.problems)
     if seen.restore.phase in OVER:
         return Wait(f"it is over: {seen.restore.phase}", reason=seen.restore.phase)
     if seen.wishes.paused:
@@ -112,16 +131,19 @@ def _next_run(seen: Seen, restore: Restore, memory: Memory, now: float, beside: 
     if operation is None:
         return idle
     # Steps after the quarantine need no Secret, and no word.
-    judges = operation is Operation.RESTORE
+    judges, named = operation is Operation.RESTORE, restore.named if operation is Operation.RELEASE else parts.Named()
     order = Order(
         operation,
         seen.uid,
         seen.generation if judges else 0,
         run_now=seen.wishes.run_now if judges else "",
         inputs=around.inputs if judges else "",
+        parts=named.parts,
+        kept=named.kept,
+        let_go=named.let_go,
     )
     if order == memory.done:
-        return Wait("its end is being told")
+        return idle if restore.phase == PARTLY_RELEASED else Wait("its end is being told")
     if order == memory.failed and now < memory.retry_at:
         if restore.phase == AWAITS:
             return _awaits(restore, memory.retry_at)
@@ -129,17 +151,25 @@ def _next_run(seen: Seen, restore: Restore, memory: Memory, now: float, beside: 
     return Start(order, Lane.RESTORES, _why(operation, restore))
 
 
-def _wanted(seen: Seen, restore: Restore, memory: Memory, beside: Beside) -> tuple[Operation | None, Wait]:
+def _wanted(  # noqa: PLR0911 - as above
+    seen: Seen, restore: Restore, memory: Memory, beside: Beside
+) -> tuple[Operation | None, Wait]:
     """Operation that brings it on; None if it waits for its user, and for what."""
     nothing = Wait("nothing was restored, so there is nothing to take back", reason="NothingToUndo")
     in_quarantine = bool(beside.deployment and beside.deployment.quarantined)
     if restore.phase == RELEASING:
-        return Operation.RELEASE, nothing
+        # Who has withdrawn it releases nothing more: a release that is on record comes to its end, and where there is
+        # none it is in quarantine still.
+        return (Operation.RELEASE if restore.decision == RELEASE else Operation.RESTORE), nothing
+    if restore.phase == PARTLY_RELEASED:
+        named = restore.named.parts
+        due = _counts(restore) and not parts.covered(named, restore.released, restore.held)
+        return (Operation.RELEASE if due else None), _after_a_part(restore)
     if restore.decision == UNDO or restore.phase == UNDOING:
         # One that was killed before its phase was told may have begun nevertheless.
         return (Operation.UNDO if restore.phase in UNDER_WAY or in_quarantine else None), nothing
     if restore.phase == QUARANTINED:
-        if restore.decision == RELEASE and restore.earlier == NONE_EARLIER:
+        if _counts(restore):
             return Operation.RELEASE, nothing
         asked = memory.done is not None and seen.wishes.run_now not in ("", memory.done.run_now)
         return (Operation.RESTORE if asked else None), _in_quarantine(restore)
@@ -149,14 +179,34 @@ def _wanted(seen: Seen, restore: Restore, memory: Memory, beside: Beside) -> tup
     return Operation.RESTORE, nothing
 
 
+def _counts(restore: Restore) -> bool:
+    """Return whether its decision is to release, and was written when there was something to read."""
+    return restore.decision == RELEASE and restore.earlier == NONE_EARLIER
+
+
+def _after_a_part(restore: Restore) -> Wait:
+    told = f"released is {parts.in_words(restore.released)}; held is {parts.names_in_words(restore.held)}"
+    if restore.decision == UNDO:
+        what = f"{told}. Nothing takes it back once a part is released: restore another backup, or decide {RELEASE}"
+        return Wait(what, reason="CannotUndo")
+    if restore.decision != RELEASE:
+        return Wait(f"{told}. To release more, decide: spec.decision {RELEASE}", reason="AwaitsDecision")
+    if not _counts(restore):
+        return _in_quarantine(restore)
+    if left := parts.beyond(restore.named.parts, restore.released):
+        told = f"{told}. What spec.release does not name any longer stays released: {parts.in_words(left)}"
+    return Wait(f"{told}. Name more in spec.release, or take that out to release the rest", reason=PARTLY_RELEASED)
+
+
 def _in_quarantine(restore: Restore) -> Wait:
-    if restore.decision == RELEASE and restore.earlier == RELEASE:
+    if restore.decision == RELEASE and restore.earlier == restore.decided:
         what = "its decision was written before there was a quarantine; read the drift, take it out, and write it again"
         return Wait(what, reason="DecidedTooEarly")
     if restore.decision == RELEASE:
         what = "status.earlierDecision is being written; if that does not come, the CRD is older than the operator"
         return Wait(what, reason="AwaitsDecision")
-    return Wait(f"in quarantine; decide: spec.decision {RELEASE} or {UNDO}", reason="AwaitsDecision")
+    about = f" ({RELEASE}: {parts.asked_in_words(restore.named.parts)})" if restore.named.parts else ""
+    return Wait(f"in quarantine; decide: spec.decision {RELEASE} or {UNDO}{about}", reason="AwaitsDecision")
 
 
 def _awaits(restore: Restore, until: float | None = None) -> Wait:
@@ -182,7 +232,10 @@ def _during(seen: Seen | None, memory: Memory, running: Order, beside: Beside) -
 
 def _why(operation: Operation, restore: Restore) -> str:
     if operation is Operation.RELEASE:
-        return "its decision is to release"
+        what = parts.asked_in_words(restore.named.parts)
+        if not what and restore.released:
+            what = "the rest"
+        return f"its decision is to release {what}".rstrip()
     if operation is Operation.UNDO:
         return "its decision is to take it back"
     if restore.phase in UNDER_WAY:

@@ -19,7 +19,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
-from . import reconcile
+from . import parts, reconcile
 from .course import deleted_by
 from .executor import Ending, Executor, Left, LeftBehind, Run, RunSpec, UnderWay
 from .health import Health, Instance
@@ -73,6 +73,10 @@ def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", o
         variables["backup_now" if asked else "backup_only"] = key.name
     elif order.operation in OF_A_RESTORE:
         variables["restore_name"] = key.name
+        named = {"restore_release_parts": [parts.plain(each) for each in order.parts]}
+        named |= {"restore_keep": [*order.kept], "restore_let_go": [*order.let_go]}
+        # Without parts a release is one of all that is left.
+        variables |= {name: value for name, value in named.items() if value}
     if order.operation is Operation.REMOVE:
         # Deleting the object is what removal asks to be confirmed by.
         variables["karmada_confirm"] = key.name

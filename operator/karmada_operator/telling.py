@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
-from . import restores, schedules, status
+from . import parts, restores, schedules, status
 from .executor import Ending, Task
 from .kinds import Kind, Lane
 from .orders import Operation, Order, Outcome, Seen
@@ -24,6 +24,8 @@ from .status import Condition, Told
 
 #: First task of the role restore after the record of a restore is open.
 STEP = "Take the next step"
+#: Failures of a release that has found its names wrong, or a question open, before it released anything.
+_REFUSED = frozenset({Reason.INVALID_ARGUMENT, Reason.CONFIRMATION_REQUIRED})
 #: Members whose drift the schema has room for.
 MOST_MEMBERS = 100
 
@@ -66,9 +68,14 @@ def noticed(told: Told, seen: Seen) -> Told:
     """Status of an object as soon as it is seen, whether or not anything is done for it then."""
     if seen.restore is None:
         return told
-    known = told.fields.get("earlierDecision") or seen.restore.earlier
+    known = restores.earlier_of(told.fields) or seen.restore.earlier
     found = restores.noted(seen.restore, known)
-    return told if found == known else replace(told, fields={**told.fields, "earlierDecision": found})
+    if found == known:
+        return told
+    decision, _, about = found.partition(" ")
+    # One takes the other's place, or its own away.
+    more = {"earlierRelease": about or None} if about or " " in known else {}
+    return replace(told, fields={**told.fields, "earlierDecision": decision, **more})
 
 
 class OfControlPlanes:
@@ -176,10 +183,15 @@ class OfRestores(_OfBelongings):
     """See ``restores``."""
 
     def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
-        """See ``Telling``."""
+        """See ``Telling``. Where all is released that its spec names, that is carried out."""
+        if wait.reason == restores.PARTLY_RELEASED:
+            told = replace(told, generation=seen.generation)
         found = noticed(self._resting(told, seen, wait), seen)
         phase = self._phase(told, seen)
-        return replace(found, phase=phase).having(_ready(phase))
+        found = replace(found, phase=phase).having(_ready(phase))
+        # What was refused since is not asked for any longer.
+        well = Condition("Degraded", False, phase, "")
+        return found.having(well) if wait.reason == restores.PARTLY_RELEASED else found
 
     def begun(self, told: Told, seen: Seen, order: Order, lane: Lane, why: str) -> Told:
         """See ``Telling``."""
@@ -213,9 +225,14 @@ class OfRestores(_OfBelongings):
             found = replace(found, fields={**found.fields, "drift": _drift(ending.facts["drift"])})
         if ending.outcome is Outcome.CANCELLED:
             return found
-        phase, succeeded = _phase_after(self._phase(told, seen), order, ending), ending.outcome is Outcome.SUCCEEDED
-        fields = dict(found.fields)
-        if phase == restores.QUARANTINED and told.phase != phase:
+        earlier = bool(told.fields.get("released", seen.restore and seen.restore.released))
+        phase = _phase_after(self._phase(told, seen), order, ending, partly=earlier)
+        succeeded, fields = ending.outcome is Outcome.SUCCEEDED, dict(found.fields)
+        if "released" in ending.facts and order.operation is not Operation.UNDO:
+            fields |= parts.fields_of(ending.facts["released"])
+        elif earlier and phase in (restores.QUARANTINED, *restores.OVER):
+            fields |= {"released": None, "held": None}
+        if phase == restores.QUARANTINED and told.phase not in (phase, restores.RELEASING):
             # What its user writes from now on, he could have read this before.
             fields["quarantinedGeneration"] = seen.generation
         if phase in restores.UNDER_WAY and seen.restore:
@@ -239,6 +256,10 @@ class OfRestores(_OfBelongings):
         phase = _phase_after(restores.RESTORING, order, ending)
         if phase == restores.AWAITS:
             return News(restores.AWAITS, ending.message)
+        if phase == restores.PARTLY_RELEASED and "released" in ending.facts:
+            found = parts.fields_of(ending.facts["released"])
+            held, released = parts.names_in_words(found["held"]), parts.in_words(parts.released_of(found))
+            return News(phase, f"released is {released}, whose members follow; held is {held}")
         if ending.outcome is not Outcome.SUCCEEDED:
             return None
         notes = {
@@ -282,15 +303,31 @@ def _ready(phase: str) -> Condition:
     return Condition("Ready", phase in restores.OVER, phase, "")
 
 
-def _phase_after(before: str, order: Order, ending: Ending) -> str:
-    """Phase that a restore has reached when a run has ended."""
+def _phase_after(before: str, order: Order, ending: Ending, *, partly: bool = False) -> str:
+    """Phase that a restore has reached when a run has ended; ``partly``: a part was released before that run."""
     succeeded = ending.outcome is Outcome.SUCCEEDED
-    if order.operation is not Operation.RESTORE:
-        return (
-            before
-            if not succeeded
-            else (restores.RELEASED if order.operation is Operation.RELEASE else restores.UNDONE)
-        )
+    if order.operation is Operation.UNDO:
+        return restores.UNDONE if succeeded else before
+    if order.operation is Operation.RELEASE or "released" in ending.facts:
+        return _phase_after_a_release(before, ending, partly=partly)
+    return _phase_after_a_restore(before, ending)
+
+
+def _phase_after_a_release(before: str, ending: Ending, *, partly: bool) -> str:
+    succeeded = ending.outcome is Outcome.SUCCEEDED
+    refused = not succeeded and bool(ending.reasons) and ending.reasons <= _REFUSED
+    if "released" in ending.facts:
+        # It may have gone on from there. Members that are broken make a run fail which has come to its end.
+        return restores.PARTLY_RELEASED if succeeded or refused or ending.report is not None else before
+    if succeeded:
+        return restores.RELEASED
+    if refused:
+        return restores.PARTLY_RELEASED if partly else restores.QUARANTINED
+    return before
+
+
+def _phase_after_a_restore(before: str, ending: Ending) -> str:
+    succeeded = ending.outcome is Outcome.SUCCEEDED
     # Members that are broken make a run fail which has come to its end.
     if "drift" in ending.facts or (ending.report or {}).get("phase") == status.QUARANTINED:
         return restores.QUARANTINED

@@ -260,6 +260,10 @@ def _facts(passed_on: dict[str, Any], name: str) -> dict[str, Any]:
         # Names of objects are for whoever runs the playbook by hand; there may be thousands.
         rows = [{key: row[key] for key in ("member", "counts", "trouble") if key in row} for row in drift["members"]]
         found["drift"] = {"members": rows}
+    released = passed_on.get("karmada_restore_released")
+    if isinstance(released, dict) and released.get("restore") == name:
+        rows = [{key: row[key] for key in ("name", "namespaces") if key in row} for row in released["clusters"]]
+        found["released"] = {"clusters": rows, "held": released["held"]}
     return found
 
 

@@ -211,12 +211,15 @@ def test_what_a_playbook_passes_on_of_backups_and_restores_comes_back(executor: 
             - {name: other, status: {count: 9}}
           karmada_restore_drift:
             members: [{member: m1, counts: {older: 2}, objects: {older: [ConfigMap a/b]}, trouble: ""}]
+          karmada_restore_released:
+            {restore: x, clusters: [{name: m1, namespaces: [], of_others: 1}], held: [m2], of_others: 1}
           of_others: 1
     """
     _, ending = followed(executor.start(spec(tmp_path, tasks)))
     assert ending.outcome is Outcome.SUCCEEDED, ending
     drift = {"members": [{"member": "m1", "counts": {"older": 2}, "trouble": ""}]}
-    assert ending.facts == {"count": 3, "newest": {"name": "x-1"}, "drift": drift}
+    released = {"clusters": [{"name": "m1", "namespaces": []}], "held": ["m2"]}
+    assert ending.facts == {"count": 3, "newest": {"name": "x-1"}, "drift": drift, "released": released}
 
 
 def test_a_run_for_what_belongs_to_a_control_plane_reads_that_ones_document(

@@ -38,6 +38,7 @@ def test_what_belongs_to_a_control_plane_has_a_lane_and_playbooks_of_its_own() -
         assert (COLLECTION / "playbooks" / f"{playbook.removeprefix('karmada.installer.')}.yml").is_file()
     assert {"newest", "requested", "nextTime", "lastRun"} <= found[backups.KIND].status_fields
     assert {"phase", "drift", "quarantinedGeneration", "lastRun"} <= restore.status_fields
+    assert {"earlierDecision", "earlierRelease", "released", "held"} <= restore.status_fields
 
 
 def test_the_task_by_which_a_restore_is_known_to_be_under_way_is_there() -> None:

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import RELEASE, UNDO
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from karmada_operator import restores
 from karmada_operator.executor import Ending
 from karmada_operator.kinds import Lane
@@ -222,133 +219,3 @@ def test_who_waits_for_what_was_decided_waits_for_a_status_of_that_generation(op
     status = composed({}, told, NOW, frozenset({"conditions", "observedGeneration", "phase"}))
     assert status["observedGeneration"] == 3
     assert {each["observedGeneration"] for each in status["conditions"]} == {3}
-
-
-@dataclass
-class _World:
-    """The object, what its status says, and what the collection has on record of the control plane."""
-
-    seen: Seen = SEEN
-    told: Told = field(default_factory=Told)
-    memory: Memory = field(default_factory=Memory)
-    now: float = 0.0
-    #: "", restoring, quarantined, released, undone
-    record: str = ""
-    #: Whether the decision that counts was written when its status said that the quarantine is there.
-    decided_in_time: bool = False
-
-
-class History(RuleBasedStateMachine):
-    """Users confirm and decide at any moment; runs end in every way; the operator is restarted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.world = _World()
-
-    @property
-    def restore(self) -> Restore:
-        assert self.world.seen.restore
-        return self.world.seen.restore
-
-    def _edit(self, **fields: Any) -> None:
-        seen = self.world.seen
-        # What is released by now was decided before; an edit decides nothing of it any more.
-        if "decision" in fields and self.restore.phase != restores.RELEASING:
-            self.world.decided_in_time = self.restore.phase == restores.QUARANTINED
-        self.world.seen = replace(seen, generation=seen.generation + 1, restore=replace(self.restore, **fields))
-
-    def _write(self) -> None:
-        """The status that is told becomes what is seen."""
-        status = composed({}, self.world.told, NOW)
-        found = {"phase": status.get("phase", ""), "carried_out": status.get("observedGeneration", 0)}
-        found["earlier"] = status.get("earlierDecision", self.restore.earlier)
-        found["carried_out"] = self.world.told.generation or self.restore.carried_out
-        self.world.seen = replace(self.world.seen, restore=replace(self.restore, **found))
-
-    @rule(confirm=st.sampled_from(["", BACKUP]))
-    def confirm(self, confirm: str) -> None:
-        if self.restore.confirm != confirm:
-            self._edit(confirm=confirm)
-
-    @precondition(lambda self: self.restore.phase not in restores.OVER)
-    @rule(decision=st.sampled_from(["", RELEASE, UNDO]))
-    def decide(self, decision: str) -> None:
-        if self.restore.decision != decision:
-            self._edit(decision=decision)
-
-    @rule()
-    def edit(self) -> None:
-        """Something that decides nothing: as the Secret with the key, which is not needed any more."""
-        self._edit()
-
-    @rule()
-    def operator_sees(self) -> None:
-        """Each version that the watch brings; while no operator leads, some are missed."""
-        self.world.told = noticed(self.world.told, self.world.seen)
-
-    @rule(seconds=st.sampled_from([1.0, 700.0, 30_000.0]))
-    def time_passes(self, seconds: float) -> None:
-        self.world.now += seconds
-
-    @rule()
-    def restart(self) -> None:
-        self.world.memory = Memory()
-        self.world.told = Told()
-
-    @rule(breaks=st.booleans(), decision=st.sampled_from([None, RELEASE, UNDO]))
-    def operator_looks(self, breaks: bool, decision: str | None) -> None:
-        world, tells = self.world, OfRestores()
-        self.operator_sees()
-        held = world.record in ("restoring", "quarantined")
-        beside = Beside(replace(INSTALLED, quarantined=held))
-        action = decide(world.seen, world.memory, world.now, beside)
-        if not isinstance(action, Start):
-            assert isinstance(action, Wait)
-            world.told = tells.at_rest(world.told, world.seen, action, NOW)
-            self._write()
-            return
-        order = action.order
-        world.memory = started(world.memory, order)
-        world.told = tells.begun(world.told, world.seen, order, action.lane, action.why)
-        self._write()
-        # A run is for the decision that it began with.
-        in_time = world.decided_in_time
-        if decision and decision != self.restore.decision:
-            self._edit(decision=decision)
-        ending = self._run(order, breaks, in_time=in_time)
-        world.memory = ended(world.memory, ending.outcome, world.now, period=21600, chance=0.0, reasons=ending.reasons)
-        world.told = tells.after(world.told, world.seen, order, ending, RUN)
-        self._write()
-
-    def _run(self, order: Order, breaks: bool, *, in_time: bool) -> Ending:
-        """What the playbooks do and refuse; ``in_time``: see ``_World.decided_in_time``."""
-        world = self.world
-        if order.operation is Operation.RESTORE:
-            if world.record in ("released", "undone"):
-                return Ending(Outcome.SUCCEEDED, report={"phase": "Completed"})
-            if not world.record and not self.restore.confirm:
-                reason = Reason.RESTORE_NOT_CONFIRMED.value
-                return Ending(Outcome.FAILED, reason=reason, problems=({"severity": "error", "reason": reason},))
-            if breaks:
-                world.record = world.record or "restoring"
-                world.told = replace(world.told, phase="Restoring")
-                return Ending(Outcome.FAILED)
-            if world.record != "quarantined":
-                world.record = "quarantined"
-            return Ending(Outcome.SUCCEEDED, report={"phase": "Quarantined"}, facts={"drift": {"members": []}})
-        if breaks:
-            return Ending(Outcome.FAILED)
-        if order.operation is Operation.RELEASE:
-            assert world.record == "quarantined"
-            assert in_time, "somebody decided who could read what differs"
-            world.record = "released"
-        else:
-            assert world.record in ("restoring", "quarantined")
-            world.record = "undone"
-        return Ending(Outcome.SUCCEEDED, report={"phase": "Completed"})
-
-
-TestHistory = History.TestCase
-TestHistory.settings = settings(
-    max_examples=1000, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)

@@ -60,7 +60,28 @@ PLAYBOOKS = {
             members: [{{member: m1, counts: {{same: 1, older: 2}}, trouble: ""}}, {{member: m2, trouble: "away"}}]
 """
     + _REPORT.replace("{report}", "quarantined"),
-    "release": _note("releases", "restore_name") + _REPORT.replace("{report}", "report"),
+    # Parts come to their end when they are let; without any it is a release of everything.
+    "release": _note("releases", "restore_name")
+    + """\
+    - name: Write down what is to be released
+      ansible.builtin.shell: >-
+        echo {{{{ restore_release_parts | to_json | quote }}}} {{{{ restore_keep | default([]) | to_json | quote }}}}
+        >>{here}/parts
+      when: restore_release_parts is defined
+    - ansible.builtin.wait_for: {{path: {here}/let, timeout: 900, sleep: 1}}
+      when: restore_release_parts is defined
+    - name: Pass on what is released
+      ansible.builtin.set_stats:
+        data:
+          karmada_restore_released:
+            restore: "{{{{ restore_name }}}}"
+            held: [m9]
+            clusters: >-
+              {{{{ restore_release_parts | map(attribute='clusters') | flatten
+              | map('regex_replace', '^(.*)$', '{{"name": "\\\\1", "namespaces": []}}') | map('from_json') | list }}}}
+      when: restore_release_parts is defined
+"""
+    + _REPORT.replace("{report}", "{{{{ 'quarantined' if restore_release_parts is defined else 'report' }}}}"),
     # An operator that has just started looks whether a control plane in quarantine is held still.
     "report": _note("looks", "nothing_of_the_kind") + _REPORT.replace("{report}", "quarantined"),
 }
@@ -144,6 +165,10 @@ def condition(status: dict[str, Any], kind: str) -> str:
     return found[0] if found else ""
 
 
+def text(status: dict[str, Any], kind: str) -> str:
+    return next((str(each["message"]) for each in status.get("conditions", ()) if each["type"] == kind), "")
+
+
 def test_from_a_backup_to_a_restore_and_its_release(place: Place) -> None:
     place.taken()
     with operator(place, "one") as first:
@@ -189,3 +214,66 @@ def test_from_a_backup_to_a_restore_and_its_release(place: Place) -> None:
         assert "was carried out" in answer["message"]
         wanted = {"BackupTaken", "AwaitsConfirmation", "Quarantined", "Released"}
         until(lambda: wanted - {"BackupTaken"} <= place.events(), "what is told")
+
+
+def test_parts_are_released_one_after_the_other_though_who_leads_is_killed(server: ApiServer, tmp_path: Path) -> None:
+    place = Place(server, tmp_path, "parts")
+    restore = lambda: place.status(restores.PLURAL, "back")  # noqa: E731 - read at each look
+    waits = lambda: condition(restore(), "Progressing")  # noqa: E731 - as above
+
+    def decide(**spec: Any) -> tuple[int, str]:
+        code, answer = place.change(restores.PLURAL, "back", {"spec": spec})
+        return code, str(answer.get("message", ""))
+
+    one = {"clusters": ["m1"]}
+    (place.here / "confirmed").touch()
+    place.go()
+    with operator(place, "one") as first:
+        place.create()
+        until(lambda: place.condition("Ready")["status"] == "True", "a control plane")
+        early = {"backupRef": {"name": "hourly"}, "confirm": BACKUP, "decision": "Release", "release": [one]}
+        place.make(restores.KIND, restores.PLURAL, "back", early)
+        until(lambda: waits() == "False DecidedTooEarly", "a decision of before the quarantine")
+        assert len(restore()["earlierRelease"]) == 16
+        assert place.lines("releases") == []
+        # Other parts are another decision, which somebody has written who could read what differs.
+        assert decide(release=[one, {"clusters": ["m2"]}], keep=["m3/web"])[0] == 200
+        until(lambda: restore().get("phase") == "Releasing", "the release of a part")
+        until(lambda: len(place.lines("parts")) == 1, "its run")
+        assert "earlierRelease" not in restore()
+        first.kill()
+    with operator(place, "two"):
+        # Nobody has to name it again.
+        until(lambda: len(place.lines("parts")) == 2, "a run of the other")
+        (place.here / "let").touch()
+        until(lambda: waits() == "False PartlyReleased", "the end of the part")
+        asked = '[{"clusters": ["m1"], "namespaces": []}, {"clusters": ["m2"], "namespaces": []}] ["m3/web"]'
+        assert place.lines("parts") == [asked] * 2
+        status = restore()
+        assert (status["released"], status["held"]) == ([{"cluster": "m1"}, {"cluster": "m2"}], ["m9"])
+        assert condition(status, "Ready") == "False PartlyReleased"
+        assert place.phase == "Quarantined"
+        place.replicas(3)
+        until(lambda: place.condition("Progressing")["reason"] == "Quarantined", "an edit that waits")
+        assert place.lines("installs") == ["installs prod -"]
+        for spec, words in (
+            ({"decision": "Undo", "release": None}, "comes too late: a part is released"),
+            ({"release": [one, {}]}, "names neither clusters nor namespaces"),
+            ({"release": [{"clusters": ["m_1"]}]}, "spec.release[0].clusters[0]"),
+        ):
+            code, said = decide(**spec)
+            assert code == 422
+            assert words in said
+        # What is released stays so.
+        assert decide(release=[one])[0] == 200
+        until(lambda: "stays released: m2" in text(restore(), "Progressing"), "the word of it")
+        assert len(place.lines("releases")) == 2
+        assert decide(release=None)[0] == 200
+        until(lambda: condition(restore(), "Ready") == "True Released", "the release of the rest")
+        assert len(place.lines("releases")) == 3
+        assert len(place.lines("parts")) == 2
+        assert not {"released", "held"} & restore().keys()
+        until(lambda: len(place.lines("installs")) == 2, "the edit")
+        code, said = decide(release=[one])
+        assert (code, "the restore is over" in said) == (422, True)
+        until(lambda: {"Quarantined", "PartlyReleased", "Released"} <= place.events(), "what is told")
