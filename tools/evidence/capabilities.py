@@ -97,7 +97,8 @@ CAPABILITIES = (
                  "somebody deletes or changes there is seen and put right; deleted, it leaves nothing there",
                  "operator_remote", "unit"),
             _can("Backups and restores by objects: the operator takes what is due; a restore waits for confirmation "
-                 "and, in quarantine, for a decision, although who leads is killed", "operator_backup"),
+                 "and, in quarantine, for a decision, upon one member first and then upon the rest, although who leads "
+                 "is killed", "operator_backup"),
         ),
     ),
     Area(
