@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backups of a control plane: when one is due, what it consists of, where it lies, and whether it can be restored.
 
-Imports kube, components, document, pki, artifacts, run, etcd.
+Imports kube, components, document, pki, artifacts, render, run, etcd.
 
 A backup is a verified one
 --------------------------

@@ -7,6 +7,7 @@ import io
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from ..api_object import Object
@@ -16,7 +17,7 @@ from ..document.backups import Wanted
 from ..kube.errors import ApiError
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
-from . import due, record, retention, targets
+from . import claim, due, record, retention, targets
 from .record import RECORD, Record
 from .targets import Target
 
@@ -63,10 +64,13 @@ def _objects(run: Run) -> list[Object]:
 
 
 def opened(run: Run, series: Wanted) -> Target:
-    """Target of an EtcdBackup, to be closed with the step. Raises ProblemsError."""
-    found = targets.opened(series, run.name, run.connection.backups, run.secret)
-    run.until_closed(_Closing(found))
-    return found
+    """Target of an EtcdBackup, closed with the step: the same one for all that lead there. Raises ProblemsError."""
+
+    def made() -> _Closing:
+        in_claim = partial(claim.opened, run)
+        return _Closing(targets.opened(series, run.name, run.connection.backups, run.secret, in_claim))
+
+    return run.shared(("target", series.target, run.connection.backups), made)
 
 
 def signer(run: Run) -> str:

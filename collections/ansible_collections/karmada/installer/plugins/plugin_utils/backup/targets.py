@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places where backups lie: a directory of this machine or a bucket of S3.
+"""Places where backups lie: a directory of this machine, a volume claim (``claim``), or a bucket of S3 (``s3``).
 
 Every place has the same paths: ``<prefix>/<deployment>/<name>/<file>``. A file is never written twice. The record comes
 last and goes first, so a backup whose record is there is whole; what has none is what a killed run has left.
@@ -8,21 +8,19 @@ last and goes first, so a backup whose record is there is whole; what has none i
 from __future__ import annotations
 
 import errno
-import os
 import re
-import shutil
-import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from ..document.backups import S3, Directory, Wanted
+from ansible_collections.karmada.installer.plugins.module_utils.backup_folder import Folder
+
+from ..document.backups import S3, Directory, VolumeClaim, Wanted
 from ..problems import Problem, ProblemsError, Reason
 from . import workplace
-from .encryption import Hashed, Writable, reader_only
+from .encryption import Hashed, Writable
 from .record import KEYS, RECORD, SNAPSHOT, StoredFile, is_name
 
 CHUNK = 1 << 20
@@ -30,12 +28,10 @@ CHUNK = 1 << 20
 ABANDONED = timedelta(days=1)
 #: Files of a backup in the order in which they are deleted.
 FILES = (RECORD, SNAPSHOT, KEYS)
-#: What a file is called until it is whole.
-_PART = ".part"
 #: Errors of one file, which say nothing about the rest of the place.
 _OF_A_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO, errno.EISDIR)
-#: Answers of file systems without hard links.
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+#: Answers of a disk that is full, or of which the user has no more.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _STAMP = re.compile(r"-(\d{8}t\d{6}z)-[0-9a-f]{6}\Z")
 
 
@@ -122,160 +118,134 @@ class Target(ABC):
         return
 
 
-class DirectoryTarget(Target):
-    """Directory of the machine that Ansible runs on."""
+class Store(Protocol):
+    """Folders of backups, with the methods and the promises of ``backup_folder.Folder``.
 
-    def __init__(self, deployment: str, root: Path, prefix: str) -> None:
-        super().__init__(deployment, str(root / prefix / deployment))
-        self._root = root
-        self._folder = root / prefix / deployment
+    All raise OSError for what is wrong with the folder or a file of it.
+    """
 
     def check(self) -> None:
-        """See that the directory is there and ours to write."""
-        if not self._root.is_dir():
-            remedy = "create or mount it, or name another one in the inventory source: backups: ./backups"
-            raise self._problem("there is no such directory", remedy, str(self._root))
+        """See that files can be written and read there."""
+
+    def free(self) -> int:
+        """Bytes that there is room for."""
+
+    def entries(self) -> Iterable[tuple[str, str]]:
+        """Name and file of everything there."""
+
+    def put(self, name: str, file: str, content: BinaryIO, size: int) -> None:
+        """Store a file of ``size`` bytes, whole or not at all."""
+
+    def get(self, name: str, file: str, into: Writable) -> None:
+        """Give the content of a file to a sink."""
+
+    def remove(self, name: str, file: str, last: bool) -> None:
+        """Delete a file, if it is there; with the ``last`` one of a backup its folder."""
+
+
+class FolderTarget(Target):
+    """Folder of a disk, wherever that is. ``access`` and ``room`` say what to do if it refuses, and if it is full."""
+
+    def __init__(self, deployment: str, where: str, store: Store, access: str, room: str = "free space there") -> None:
+        super().__init__(deployment, where)
+        self._store, self._access, self._room = store, access, room
+
+    def check(self) -> None:
+        """See that files can be written and read there."""
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            probe = self._folder / f".probe-{os.getpid()}"
-            with open(probe, "xb", opener=reader_only):
-                pass
-            probe.unlink()
+            self._store.check()
         except OSError as error:
             raise self._unusable(error) from None
 
     def require_room(self, size: int) -> None:
         """See that the file system has room for it."""
         try:
-            free = self._free()
+            free = self._store.free()
         except OSError as error:
             raise self._unusable(error) from None
         if free < size:
             what = f"a backup takes {size >> 20} MiB there, and {free >> 20} MiB are free"
-            raise self._problem(what, "free space there")
+            raise self._problem(what, self._room)
 
     def put(self, name: str, file: str, content: BinaryIO, size: int) -> None:
         """Write the file and everything that names it to the disk."""
-        folder = self._folder / name
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self._free() < size:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            # A name that is there is a whole file, also after a power cut: by the record, a backup exists.
-            part = folder / (file + _PART)
-            with open(part, "xb", opener=reader_only) as stream:
-                shutil.copyfileobj(content, stream, CHUNK)
-                stream.flush()
-                os.fsync(stream.fileno())
-            _named(part, folder / file)
-            for each in (folder, self._folder):
-                descriptor = os.open(each, os.O_RDONLY | os.O_DIRECTORY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+            self._store.put(name, file, content, size)
         except FileExistsError:
-            raise self._taken(name, file) from None
+            remedy = "nothing is overwritten; look who else writes there"
+            raise self._problem(f"{name}/{file} is there already", remedy) from None
         except OSError as error:
             raise self._unusable(error) from None
 
     def get(self, name: str, file: str, into: Writable) -> None:
         """Copy the file."""
         try:
-            # A pipe would keep whoever opens it waiting for one who writes.
-            descriptor = os.open(self._folder / name / file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as stream:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise self._of_file(name, file, "is no file", is_gone=False)
-                shutil.copyfileobj(stream, Kept(into), CHUNK)
+            self._store.get(name, file, Kept(into))
         except OSError as error:
             if error.errno in _OF_A_FILE:
-                why = (error.strerror or str(error)).lower()
-                raise self._of_file(name, file, why, is_gone=error.errno == errno.ENOENT) from None
+                raise self._of_file(name, file, error) from None
             raise self._unusable(error) from None
 
     def _entries(self) -> Iterable[tuple[str, str]]:
         try:
-            names = [each.name for each in os.scandir(self._folder) if each.is_dir(follow_symlinks=False)]
-        except FileNotFoundError:
-            return []
+            return self._store.entries()
         except OSError as error:
             raise self._unusable(error) from None
-        return [(name, file) for name in names for file in self._files(name)]
-
-    def _files(self, name: str) -> list[str]:
-        """Files of a folder. Of one that nobody may look into, the record is told, by which its trouble is."""
-        try:
-            with os.scandir(self._folder / name) as found:
-                return ["" if _is_empty_record(each) else each.name for each in found]
-        except FileNotFoundError:
-            return []
-        except OSError:
-            return [RECORD]
 
     def _remove(self, name: str, file: str) -> None:
-        path = self._folder / name / file
         try:
-            path.unlink(missing_ok=True)
-            path.with_name(file + _PART).unlink(missing_ok=True)
-            if file == FILES[-1]:
-                # What else somebody has put there stays, and its folder with it.
-                with suppress(OSError):
-                    path.parent.rmdir()
+            self._store.remove(name, file, file == FILES[-1])
         except OSError as error:
-            raise not_deleted(name, self.where, (error.strerror or str(error)).lower()) from None
+            raise not_deleted(name, self.where, _words(error)) from None
 
-    def _free(self) -> int:
-        found = os.statvfs(self._folder if self._folder.is_dir() else self._root)
-        return found.f_bavail * found.f_frsize
-
-    def _of_file(self, name: str, file: str, why: str, *, is_gone: bool) -> FileError:
+    def _of_file(self, name: str, file: str, error: OSError) -> FileError:
         remedy = "use another backup, or look who else writes there"
         where = f"{self.where.rstrip('/')}/{name}/{file}"
-        return FileError(Problem(why, where, remedy, reason=Reason.BACKUP_TARGET_UNUSABLE), is_gone=is_gone)
-
-    def _taken(self, name: str, file: str) -> ProblemsError:
-        remedy = "nothing is overwritten; look who else writes there"
-        return self._problem(f"{name}/{file} is there already", remedy)
+        problem = Problem(_words(error), where, remedy, reason=Reason.BACKUP_TARGET_UNUSABLE)
+        return FileError(problem, is_gone=error.errno == errno.ENOENT)
 
     def _unusable(self, error: OSError) -> ProblemsError:
-        remedy = (
-            "free space there" if error.errno == errno.ENOSPC else "let the user who runs Ansible read and write it"
-        )
-        return self._problem((error.strerror or str(error)).lower(), remedy)
+        return self._problem(_words(error), self._room if error.errno in _FULL else self._access)
 
     def _problem(self, what: str, remedy: str, where: str = "") -> ProblemsError:
         return ProblemsError(Problem(what, where or self.where, remedy, reason=Reason.BACKUP_TARGET_UNUSABLE))
 
 
-def _named(part: Path, path: Path) -> None:
-    """Give a whole file its name, unless that is taken. Raises OSError."""
-    try:
-        os.link(part, path)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            part.unlink()
-            raise
-        if os.path.lexists(path):
-            part.unlink()
-            raise FileExistsError(errno.EEXIST, "File exists") from None
-        part.rename(path)
-    else:
-        part.unlink()
+class DirectoryTarget(FolderTarget):
+    """Directory of the machine that Ansible runs on."""
+
+    def __init__(self, deployment: str, root: Path, prefix: str) -> None:
+        below = Path(prefix) / deployment
+        store = Folder(str(root), str(below), RECORD)
+        super().__init__(deployment, str(root / below), store, "let the user who runs Ansible read and write it")
+        self._root = root
+
+    def check(self) -> None:
+        """See that the directory is there and ours to write."""
+        if not self._root.is_dir():
+            remedy = "create or mount it, or name another one in the inventory source: backups: ./backups"
+            raise self._problem("there is no such directory", remedy, str(self._root))
+        super().check()
 
 
-def _is_empty_record(entry: os.DirEntry[str]) -> bool:
-    """Return whether this is what a power cut has left of a record, where that was written under its own name."""
-    return entry.name == RECORD and entry.is_file(follow_symlinks=False) and entry.stat().st_size == 0
+def _words(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
 def opened(
-    wanted: Wanted, deployment: str, directory: str | None, secret: Callable[[str, str], Mapping[str, bytes]]
+    wanted: Wanted,
+    deployment: str,
+    directory: str | None,
+    secret: Callable[[str, str], Mapping[str, bytes]],
+    in_claim: Callable[[VolumeClaim, str], Target],
 ) -> Target:
     """Target of an EtcdBackup. ``directory`` is what the inventory source names; ``secret`` reads a Secret, by its name
-    and the field that names it. Raises ProblemsError if the place is not described completely.
+    and the field that names it; ``in_claim`` opens a volume claim, named by that field. Raises ProblemsError if the
+    place is not described completely.
     """
     target = wanted.target
+    if isinstance(target, VolumeClaim):
+        return in_claim(target, f"{wanted.place}: spec.target.persistentVolumeClaim")
     if isinstance(target, Directory):
         if directory is None:
             remedy = "name a directory in the inventory source: backups: ./backups"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """EtcdBackups of a control plane: those that stand beside its document, or are objects in its namespace.
 
-In addition to what all such documents have to fulfil (``companions``), its schedule has to come. No I/O.
+In addition to what all such documents have to fulfil (``companions``), its schedule has to come, and a volume claim
+needs a host cluster. No I/O.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from ..problems import Problem
+from ..components.spec import Spec
+from ..problems import Problem, Reason
 from . import companions, crd
 from .object_kind import ObjectKind, invalid, name_of, where
 from .schedule import Schedule, schedule_of
@@ -19,6 +22,8 @@ from .schedule import Schedule, schedule_of
 KIND = "EtcdBackup"
 PLURAL = "etcdbackups"
 BACKUP = ObjectKind(KIND, "etcdbackups.yaml")
+#: Field of a target.
+CLAIM = "persistentVolumeClaim"
 #: A schedule either comes in these years or never; any moment would do.
 _SOME_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -51,6 +56,18 @@ class Directory:
 
 
 @dataclass(frozen=True)
+class VolumeClaim:
+    """A PersistentVolumeClaim in the namespace of the control plane; ``prefix`` is a path in its volume, or empty.
+
+    ``image`` has the Python of the pod that mounts it.
+    """
+
+    name: str
+    prefix: str
+    image: str
+
+
+@dataclass(frozen=True)
 class Wanted:
     """One EtcdBackup, valid and with all defaults. ``name`` is that of the series of its backups."""
 
@@ -58,7 +75,7 @@ class Wanted:
     recipients: tuple[str, ...]
     schedule: Schedule
     suspended: bool
-    target: S3 | Directory
+    target: S3 | Directory | VolumeClaim
     retention: Retention
 
     @classmethod
@@ -87,7 +104,7 @@ def beside(documents: Iterable[Any], deployment: Mapping[str, Any], source: str 
 
 def of_objects(objects: Iterable[Mapping[str, Any]], deployment: Mapping[str, Any]) -> list[dict[str, Any]]:
     """EtcdBackups of this control plane among the objects of a namespace, resolved. Raises ProblemsError."""
-    return companions.of_objects(BACKUP, objects, deployment, _never_comes)
+    return companions.of_objects(BACKUP, objects, deployment, partial(_problems, deployment))
 
 
 def names_of_objects(objects: Iterable[Mapping[str, Any]], deployment: Mapping[str, Any]) -> list[str]:
@@ -99,7 +116,19 @@ def resolved(
     documents: Iterable[Mapping[str, Any]], deployment: Mapping[str, Any], source: str = ""
 ) -> list[dict[str, Any]]:
     """Documents with all defaults, in the order of their names. Raises ProblemsError with all problems."""
-    return companions.resolved(BACKUP, documents, deployment, source, _never_comes)
+    return companions.resolved(BACKUP, documents, deployment, source, partial(_problems, deployment))
+
+
+def _problems(deployment: Mapping[str, Any], written: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    """Problems that no schema can tell."""
+    yield from _never_comes(written, place)
+    if CLAIM in written["spec"]["target"] and Spec(deployment["spec"]).mode == "Binary":
+        yield Problem(
+            "has no meaning in mode Binary, where no host cluster has volume claims",
+            where(place, ("spec", "target", CLAIM)),
+            "write s3, or directory for a disk or a mounted share of the machine that runs Ansible",
+            reason=Reason.FIELD_WITHOUT_EFFECT,
+        )
 
 
 def _never_comes(written: Mapping[str, Any], place: str) -> Iterator[Problem]:
@@ -113,9 +142,12 @@ def _never_comes(written: Mapping[str, Any], place: str) -> Iterator[Problem]:
         )
 
 
-def _target(given: Mapping[str, Any]) -> S3 | Directory:
-    if "s3" not in given:
+def _target(given: Mapping[str, Any]) -> S3 | Directory | VolumeClaim:
+    if "directory" in given:
         return Directory(given["directory"].get("prefix", ""))
+    if CLAIM in given:
+        claim = given[CLAIM]
+        return VolumeClaim(claim["claimName"], claim.get("prefix", ""), claim["image"])
     found = given["s3"]
     return S3(
         bucket=found["bucket"],

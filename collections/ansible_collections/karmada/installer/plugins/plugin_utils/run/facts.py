@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..api_object import Object
 from ..artifacts.source import Source
@@ -23,6 +23,8 @@ from ..document import overlay
 from ..document.references import Connection, References
 from ..kube.cluster import Cluster
 from ..problems import Problem, ProblemsError, Reason
+
+T = TypeVar("T")
 
 
 class Facts(ABC):
@@ -71,6 +73,7 @@ class Facts(ABC):
         #: reason why the endpoint could not be used for ``control_plane``; empty if it could, or if there is none
         self.endpoint_trouble = ""
         self._closing = ExitStack()
+        self._shared: dict[Hashable, Any] = {}
 
     @property
     def name(self) -> str:
@@ -123,8 +126,16 @@ class Facts(ABC):
         """Enter a context manager now, and exit it at the end of the step."""
         self._closing.enter_context(resource)
 
+    def shared(self, key: Hashable, made: Callable[[], AbstractContextManager[T]]) -> T:
+        """What a context manager gives: entered when this key is first asked for, and exited at the end of the step."""
+        if key not in self._shared:
+            self._shared[key] = self._closing.enter_context(made())
+        found: T = self._shared[key]
+        return found
+
     def close(self) -> None:
         """Close the connections and contexts of this step, the newest first."""
+        self._shared.clear()
         self._closing.close()
 
     # -- references of the document --------------------------------------------------------------------------------

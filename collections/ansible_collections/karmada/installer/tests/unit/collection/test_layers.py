@@ -22,7 +22,7 @@ BELOW = {
     "render": ("kube", "components", "pki"),
     "run": ("kube", "components", "document", "pki", "artifacts", "render"),
     "etcd": ("kube", "components", "pki", "render", "run"),
-    "backup": ("kube", "components", "document", "pki", "artifacts", "run", "etcd"),
+    "backup": ("kube", "components", "document", "pki", "artifacts", "render", "run", "etcd"),
     "control_plane": ("kube", "components", "document", "pki", "render", "run", "etcd"),
     "members": ("kube", "components", "document", "pki", "render", "run", "control_plane"),
     "restore": ("kube", "components", "document", "pki", "render", "run", "etcd", "backup", "members"),
