@@ -69,6 +69,10 @@ account may list Services in all namespaces. Without that right it goes on; the 
 taken. Likewise it looks for an Ingress or a Route of somebody else that has the name `spec.endpoint.host`: in all
 namespaces if it may list them there, else in its own.
 
+Only for backups in a [volume claim](../guides/backup.md#in-a-volume-claim): {in_claim} `pods` in the namespace of the
+control plane. Only for a [restore](../guides/backup.md#restore) of a control plane in pods: {restoring} them. The
+operator's account has these unless its chart has `rights.restores: false`.
+
 Only for what preflight does when it is [asked to](../guides/preflight.md#try-that-members-are-reached)
 (`karmada_preflight_pull_images`, `karmada_preflight_reach_members`): create `pods` in the namespace of the control
 plane.
@@ -125,6 +129,8 @@ def page() -> str:
     return PAGE.format(
         account=ACCOUNT,
         namespace=DEFAULT_NAMESPACE,
+        in_claim=" and ".join(account_rights.CLAIM_RIGHTS),
+        restoring=" and ".join(account_rights.RESTORE_RIGHTS),
         inside=_table(_rules(inside), only_sometimes),
         outside=_table(_rules(outside), only_sometimes),
         absent=_table(_rules([each for each in absent if each not in always])),

@@ -41,6 +41,8 @@ HOST_PATH_RIGHTS = ("get", "list", "create", "patch", "delete")
 
 #: Verbs on pods that a restore needs beside those: pods that make the new data of etcd.
 RESTORE_RIGHTS = ("create", "patch")
+#: Verbs on pods that a backup in a volume claim needs beside those: its pod. A restore has them, too.
+CLAIM_RIGHTS = ("create",)
 
 
 def problems(run: Run) -> Iterable[Problem]:

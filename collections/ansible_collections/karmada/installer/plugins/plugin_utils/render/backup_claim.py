@@ -7,9 +7,9 @@ names. It is scheduled as members of etcd are, has none of their files, and no t
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils import backup_folder
@@ -85,4 +85,4 @@ def pod(instance: Instance, name: str, image: str, served: Served, node: str) ->
 
 def script() -> str:
     """Text of the server. It has no dollar, by which a kubelet knows names that it replaces."""
-    return inspect.getsource(backup_folder)
+    return Path(backup_folder.__file__).read_text(encoding="utf-8")

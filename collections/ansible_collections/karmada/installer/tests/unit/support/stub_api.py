@@ -39,11 +39,13 @@ KINDS = {
     "namespaces": "Namespace",
     "networkpolicies": "NetworkPolicy",
     "nodes": "Node",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
     "poddisruptionbudgets": "PodDisruptionBudget",
     "pods": "Pod",
     "secrets": "Secret",
     "serviceaccounts": "ServiceAccount",
     "services": "Service",
+    "statefulsets": "StatefulSet",
     "widgets": "Widget",
 }
 

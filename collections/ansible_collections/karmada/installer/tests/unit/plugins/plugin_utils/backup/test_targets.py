@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory as the place of backups; a bucket has the same promises, which the contract tests show."""
+"""A directory as the place of backups, here and at the other end of a connection, as a pod serves a volume claim.
+
+A bucket has the same promises, which the contract tests show.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,17 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, series, targets
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import KEYS, RECORD, SNAPSHOT, StoredFile
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
-from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import S3, Directory, Retention, Wanted
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget, FolderTarget
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import (
+    S3,
+    Directory,
+    Retention,
+    VolumeClaim,
+    Wanted,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from ansible_collections.karmada.installer.tests.unit.support import served_folder
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
@@ -35,10 +45,22 @@ NAME = name_at(NOW)
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> DirectoryTarget:
+def directory(tmp_path: Path) -> DirectoryTarget:
     found = DirectoryTarget("prod", tmp_path, "site-a")
     found.check()
     return found
+
+
+@pytest.fixture(params=["here", "served"])
+def target(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[FolderTarget]:
+    if request.param == "here":
+        yield request.getfixturevalue("directory")
+        return
+    with served_folder.serving(tmp_path, "site-a/prod") as served:
+        found = served.target()
+        found.check()
+        yield found
+        found.close()
 
 
 def put(target: targets.Target, name: str = NAME, *files: str, content: bytes = b"content") -> None:
@@ -52,7 +74,7 @@ def told(error: pytest.ExceptionInfo[ProblemsError]) -> str:
     return str(problem)
 
 
-def test_what_is_stored_comes_back_and_is_the_owners_alone(target: DirectoryTarget, tmp_path: Path) -> None:
+def test_what_is_stored_comes_back_and_is_the_owners_alone(target: FolderTarget, tmp_path: Path) -> None:
     put(target)
     sink = io.BytesIO()
     target.get(NAME, SNAPSHOT, sink)
@@ -65,7 +87,7 @@ def test_what_is_stored_comes_back_and_is_the_owners_alone(target: DirectoryTarg
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_without_a_record_it_does_not_exist(target: DirectoryTarget) -> None:
+def test_without_a_record_it_does_not_exist(target: FolderTarget) -> None:
     put(target, NAME, SNAPSHOT, KEYS)
     assert target.names() == []
     assert target.abandoned(NOW) == []
@@ -75,7 +97,7 @@ def test_without_a_record_it_does_not_exist(target: DirectoryTarget) -> None:
     assert target.abandoned(NOW + timedelta(days=2)) == []
 
 
-def test_nothing_is_overwritten(target: DirectoryTarget, tmp_path: Path) -> None:
+def test_nothing_is_overwritten(target: FolderTarget, tmp_path: Path) -> None:
     put(target)
     with pytest.raises(ProblemsError) as error:
         put(target, NAME, SNAPSHOT, content=b"other")
@@ -83,7 +105,7 @@ def test_nothing_is_overwritten(target: DirectoryTarget, tmp_path: Path) -> None
     assert (tmp_path / "site-a" / "prod" / NAME / SNAPSHOT).read_bytes() == b"content"
 
 
-def test_the_record_goes_first(target: DirectoryTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_goes_first(target: FolderTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     put(target)
     removed: list[str] = []
     monkeypatch.setattr(target, "_remove", lambda _name, file: removed.append(file))
@@ -92,14 +114,14 @@ def test_the_record_goes_first(target: DirectoryTarget, monkeypatch: pytest.Monk
     assert sorted(removed) == sorted((RECORD, SNAPSHOT, KEYS))
 
 
-def test_what_goes_is_gone_with_its_folder(target: DirectoryTarget, tmp_path: Path) -> None:
+def test_what_goes_is_gone_with_its_folder(target: FolderTarget, tmp_path: Path) -> None:
     put(target)
     target.delete(NAME)
     target.delete(NAME)
     assert list((tmp_path / "site-a" / "prod").iterdir()) == []
 
 
-def test_what_others_put_there_is_left_alone(target: DirectoryTarget, tmp_path: Path) -> None:
+def test_what_others_put_there_is_left_alone(target: FolderTarget, tmp_path: Path) -> None:
     folder = tmp_path / "site-a" / "prod"
     (folder / "notes").mkdir()
     (folder / "notes" / RECORD).write_text("{}")
@@ -116,7 +138,7 @@ def test_what_others_put_there_is_left_alone(target: DirectoryTarget, tmp_path: 
     assert DirectoryTarget("stage", tmp_path, "site-a").names() == []
 
 
-def test_a_link_is_neither_read_nor_written(target: DirectoryTarget, tmp_path: Path) -> None:
+def test_a_link_is_neither_read_nor_written(target: FolderTarget, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     folder = tmp_path / "site-a" / "prod" / NAME
@@ -129,7 +151,7 @@ def test_a_link_is_neither_read_nor_written(target: DirectoryTarget, tmp_path: P
     assert secret.read_text() == "secret"
 
 
-def test_a_name_that_is_no_moment_is_never_deleted(target: DirectoryTarget) -> None:
+def test_a_name_that_is_no_moment_is_never_deleted(target: FolderTarget) -> None:
     put(target, "prod-99999999t999999z-1f3a9c", SNAPSHOT)
     assert target.abandoned(NOW + timedelta(days=9999)) == []
 
@@ -148,14 +170,14 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch:
     assert "not a directory" in told(error)
 
 
-def test_no_room_is_told_before_anything_is_written(target: DirectoryTarget, tmp_path: Path) -> None:
+def test_no_room_is_told_before_anything_is_written(target: FolderTarget, tmp_path: Path) -> None:
     with pytest.raises(ProblemsError) as error:
         target.put(NAME, SNAPSHOT, io.BytesIO(b"x"), 1 << 62)
     assert "no space left on device. Free space there" in told(error)
     assert not (tmp_path / "site-a" / "prod" / NAME / SNAPSHOT).exists()
 
 
-def test_what_comes_back_otherwise_is_told(target: DirectoryTarget) -> None:
+def test_what_comes_back_otherwise_is_told(target: FolderTarget) -> None:
     put(target)
     expected = StoredFile(7, record.digest(b"content"), 0, "")
     targets.read_back(target, NAME, SNAPSHOT, expected)
@@ -164,22 +186,22 @@ def test_what_comes_back_otherwise_is_told(target: DirectoryTarget) -> None:
             targets.read_back(target, NAME, SNAPSHOT, other)
 
 
-def test_what_cannot_be_deleted_is_told_as_such(target: DirectoryTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(target)
+def test_what_cannot_be_deleted_is_told_as_such(directory: DirectoryTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(directory)
 
-    def refuse(_path: Path, missing_ok: bool = False) -> None:
+    def refuse(_path: str, **_: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(Path, "unlink", refuse)
+    monkeypatch.setattr(os, "unlink", refuse)
     with pytest.raises(ProblemsError, match="cannot be deleted: operation not permitted") as error:
-        target.delete(NAME)
+        directory.delete(NAME)
     assert error.value.problems[0].reason is Reason.BACKUP_NOT_DELETED
 
 
 # -- which target ------------------------------------------------------------------------------------------------------
 
 
-def wanted(target: S3 | Directory) -> Wanted:
+def wanted(target: S3 | Directory | VolumeClaim) -> Wanted:
     return Wanted("nightly", (), schedule_of("", ""), False, target, Retention(24, 7, 4))
 
 
@@ -187,11 +209,26 @@ def no_secret(_name: str, _where: str) -> dict[str, bytes]:
     raise AssertionError("no Secret was named")
 
 
+def no_claim(_claim: VolumeClaim, _field: str) -> targets.Target:
+    raise AssertionError("no volume claim was named")
+
+
+def test_a_volume_claim_is_opened_by_who_knows_the_host_cluster(directory: DirectoryTarget) -> None:
+    claim, asked = VolumeClaim("backups", "site-a", "python:3.12"), []
+
+    def in_claim(*given: Any) -> targets.Target:
+        asked.append(given)
+        return directory
+
+    assert targets.opened(wanted(claim), "prod", None, no_secret, in_claim) is directory
+    assert asked == [(claim, "EtcdBackup nightly: spec.target.persistentVolumeClaim")]
+
+
 def test_a_directory_is_that_of_the_inventory_source(tmp_path: Path) -> None:
-    found = targets.opened(wanted(Directory("site-a")), "prod", str(tmp_path), no_secret)
+    found = targets.opened(wanted(Directory("site-a")), "prod", str(tmp_path), no_secret, no_claim)
     assert found.where == f"{tmp_path}/site-a/prod"
     with pytest.raises(ProblemsError) as error:
-        targets.opened(wanted(Directory("")), "prod", None, no_secret)
+        targets.opened(wanted(Directory("")), "prod", None, no_secret, no_claim)
     assert "EtcdBackup nightly: spec.target.directory: needs a directory" in told(error)
     assert "backups: ./backups" in str(error.value)
 
@@ -200,7 +237,7 @@ def test_a_directory_is_that_of_the_inventory_source(tmp_path: Path) -> None:
 def test_an_account_that_is_not_whole_is_told(secret: dict[str, bytes]) -> None:
     bucket = S3("backups", "https://s3.example.com", "us-east-1", "", "store")
     with pytest.raises(ProblemsError) as error:
-        targets.opened(wanted(bucket), "prod", None, lambda _name, _where: secret)
+        targets.opened(wanted(bucket), "prod", None, lambda _name, _where: secret, no_claim)
     (problem,) = error.value.problems
     assert problem.reason is Reason.INVALID_SECRET
     assert problem.where == "EtcdBackup nightly: spec.target.s3.secretRef"
@@ -221,14 +258,14 @@ def test_nothing_of_the_users_own_settings_counts(tmp_path: Path, monkeypatch: p
         monkeypatch.setenv(name, value)
     account = {"accessKeyID": b"ours\n", "secretAccessKey": b"secret\n"}
     bucket = S3("backups", "https://s3.example.com:9000/", "us-west-2", "a/b", "store")
-    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account)
+    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim)
     assert target.where == "s3://backups/a/b/prod/"
     meta = target._client.meta
     assert (meta.endpoint_url.rstrip("/"), meta.region_name) == ("https://s3.example.com:9000", "us-west-2")
     assert target._client._request_signer._credentials.access_key == "ours"
     target.close()
     bucket = S3("backups", "", "us-west-2", "", "store")
-    target = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account)
+    target = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim)
     assert target._client.meta.endpoint_url == "https://s3.us-west-2.amazonaws.com"
     target.close()
 
@@ -243,7 +280,7 @@ def test_nothing_of_the_users_own_settings_counts(tmp_path: Path, monkeypatch: p
 def test_a_bucket_that_lets_nothing_go(code: str, reason: Reason, part: str) -> None:
     account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
     bucket = S3("backups", "https://s3.example.com", "us-west-2", "", "store")
-    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account)
+    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim)
     with Stubber(target._client) as stub:
         stub.add_client_error("delete_object", code, "no", 403)
         with pytest.raises(ProblemsError) as error:
@@ -267,7 +304,7 @@ def test_a_bucket_that_lets_nothing_go(code: str, reason: Reason, part: str) -> 
 def test_answers_of_a_bucket_have_remedies(code: str, remedy: str) -> None:
     account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
     bucket = S3("backups", "https://s3.example.com", "us-west-2", "", "store")
-    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account)
+    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim)
     with Stubber(target._asking) as stub:
         stub.add_client_error("put_object", code, "no", 403)
         with pytest.raises(ProblemsError) as error:
@@ -295,7 +332,7 @@ def test_a_store_that_accepts_and_never_answers_is_told_soon(
     monkeypatch.setattr(s3, "ASK_SECONDS", 0.2)
     account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
     target: Any = targets.opened(
-        wanted(S3("b", silent_store, "us-west-2", "", "store")), "prod", None, lambda *_: account
+        wanted(S3("b", silent_store, "us-west-2", "", "store")), "prod", None, lambda *_: account, no_claim
     )
     for ask in (target.check, target.names, lambda: target.abandoned(NOW)):
         begun = time.monotonic()
@@ -307,12 +344,12 @@ def test_a_store_that_accepts_and_never_answers_is_told_soon(
 
 
 def test_room_is_looked_at_before_anything_is_done_for_a_backup(
-    target: DirectoryTarget, monkeypatch: pytest.MonkeyPatch
+    directory: DirectoryTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(targets.os, "statvfs", lambda _path: SimpleNamespace(f_bavail=100, f_frsize=1 << 20))
-    target.require_room(100 << 20)
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=100, f_frsize=1 << 20))
+    directory.require_room(100 << 20)
     with pytest.raises(ProblemsError) as error:
-        target.require_room(200 << 20)
+        directory.require_room(200 << 20)
     assert "a backup takes 200 MiB there, and 100 MiB are free" in told(error)
 
 
@@ -323,11 +360,11 @@ class FullDisk:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_here_is_no_fault_of_the_place_that_is_read(target: DirectoryTarget) -> None:
+def test_a_full_disk_here_is_no_fault_of_the_place_that_is_read(target: FolderTarget) -> None:
     put(target)
     account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
     bucket: Any = targets.opened(
-        wanted(S3("b", "https://s3.example.com", "us-west-2", "", "store")), "prod", None, lambda *_: account
+        wanted(S3("b", "https://s3.example.com", "us-west-2", "", "store")), "prod", None, lambda *_: account, no_claim
     )
     body = StreamingBody(io.BytesIO(b"content"), 7)
     with Stubber(bucket._client) as stub:
@@ -343,7 +380,7 @@ def test_a_full_disk_here_is_no_fault_of_the_place_that_is_read(target: Director
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder", "empty"])
-def test_what_is_no_record_harms_no_other_backup(target: DirectoryTarget, tmp_path: Path, kind: str) -> None:
+def test_what_is_no_record_harms_no_other_backup(target: FolderTarget, tmp_path: Path, kind: str) -> None:
     """A pipe would keep every run waiting, and one name that cannot be read would hide all others."""
     put(target, NAME, SNAPSHOT, RECORD)
     other = tmp_path / "site-a" / "prod" / name_at(NOW + timedelta(hours=1))
@@ -364,7 +401,7 @@ def test_what_is_no_record_harms_no_other_backup(target: DirectoryTarget, tmp_pa
     assert target.abandoned(NOW + timedelta(days=2)) == ([other.name] if kind == "empty" else [])
 
 
-def test_one_that_goes_while_it_is_listed_is_none(target: DirectoryTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_goes_while_it_is_listed_is_none(target: FolderTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     put(target, NAME, SNAPSHOT, RECORD)
     names = target.names()
     target.delete(NAME)
@@ -372,7 +409,7 @@ def test_one_that_goes_while_it_is_listed_is_none(target: DirectoryTarget, monke
     assert series.found(target, "") == []
 
 
-def test_what_a_power_cut_leaves_of_a_record_is_swept(target: DirectoryTarget, tmp_path: Path) -> None:
+def test_what_a_power_cut_leaves_of_a_record_is_swept(target: FolderTarget, tmp_path: Path) -> None:
     """A record that is empty, of an earlier version, or that never got its name: neither is a backup, nor stays."""
     put(target, NAME, SNAPSHOT)
     folder = tmp_path / "site-a" / "prod" / NAME
@@ -385,14 +422,14 @@ def test_what_a_power_cut_leaves_of_a_record_is_swept(target: DirectoryTarget, t
 
 
 def test_a_store_without_hard_links_overwrites_nothing_either(
-    target: DirectoryTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    directory: DirectoryTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def link(*_: object) -> None:
+    def link(*_: object, **_more: object) -> None:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
     monkeypatch.setattr(os, "link", link)
-    put(target, NAME, SNAPSHOT)
+    put(directory, NAME, SNAPSHOT)
     with pytest.raises(ProblemsError, match="is there already"):
-        put(target, NAME, SNAPSHOT, content=b"other")
+        put(directory, NAME, SNAPSHOT, content=b"other")
     folder = tmp_path / "site-a" / "prod" / NAME
     assert {each.name: each.read_bytes() for each in folder.iterdir()} == {SNAPSHOT: b"content"}
