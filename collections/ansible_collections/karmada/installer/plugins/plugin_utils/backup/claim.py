@@ -18,7 +18,7 @@ from typing import Any
 from ..api_object import Object, is_true
 from ..components.table import ETCD, KARMADA_APISERVER
 from ..document.backups import VolumeClaim
-from ..kube.errors import ApiError
+from ..kube.errors import ApiError, Conflict, Forbidden, Invalid
 from ..kube.lease import LockLost
 from ..kube.objects import Ref
 from ..kube.port_forward import CONNECT_SECONDS, ForwardedSocket, Forwarder
@@ -84,7 +84,12 @@ class _Pod:
             name = self._serving() or self._make()
             return Forwarder(self._cluster, self._run.namespace, name, backup_claim.PORT).open(CONNECT_SECONDS)
         except ApiError as error:
-            remedy = "have the account of this run create pods there and forward their ports: docs/reference/rights.md"
+            remedy = "run it again when the host cluster answers"
+            if isinstance(error, (Forbidden, Invalid)):
+                remedy = (
+                    "have the account of this run create pods there and forward their ports "
+                    "(docs/reference/rights.md), and let policies and quotas admit the pod"
+                )
             found = error.problems[0]
             what = f"it is reached by a pod that mounts it: {found.what}"
             raise ProblemsError(Problem(what, self.where, remedy, reason=found.reason)) from None
@@ -112,6 +117,10 @@ class _Pod:
         name, live = self._made["metadata"]["name"], self._live(self._made)
         if live and is_true(live, "Ready") and not live["metadata"].get("deletionTimestamp"):
             return str(name)
+        status = (live or {}).get("status") or {}
+        if status.get("phase") == "Failed" and not status.get("reason"):
+            # It was not evicted, so another one would fare no better: it may be that its Python is too old.
+            raise self._useless(name, self._why(live))
         self._run.say(f"pod {name} does not serve {self.where} any more; another one is made")
         self.close()
         return ""
@@ -124,7 +133,7 @@ class _Pod:
         wanted = backup_claim.pod(run.instance, name, self._wanted.image, self._served, node)
         if owner := self._owner():
             wanted["metadata"]["ownerReferences"] = [owner]
-        self._made = cluster.create(wanted)
+        self._made = self._created(wanted)
         ref = Ref("v1", "Pod", name, run.namespace)
         try:
             wait_until(cluster, [ref], timeout=READY_SECONDS, progress=run.say, not_ready=_not_ready)
@@ -133,13 +142,27 @@ class _Pod:
         except NotReady as error:
             reason = error.reasons[ref]
         if reason:
-            self.close()
-            remedy = (
-                f"see that the volume can be mounted and that nodes can pull {self._wanted.image}, which has to have "
-                f"python3; {self._field} names both"
-            )
-            raise self._unusable(f"pod {name}, which mounts it, does not serve it: {reason}", remedy)
+            raise self._useless(name, reason)
         return name
+
+    def _created(self, wanted: Object) -> Object:
+        try:
+            return self._cluster.create(wanted)
+        except Conflict:
+            # Its name is of chance: an earlier attempt of this request has made it, and its answer was lost.
+            found: Object | None = self._cluster.get("v1", "Pod", wanted["metadata"]["name"], self._run.namespace)
+            if found is None:
+                raise
+            return found
+
+    def _useless(self, name: str, reason: str) -> ProblemsError:
+        """Error of a pod that does not serve; it is deleted."""
+        self.close()
+        remedy = (
+            f"see that the volume can be mounted and that nodes can pull {self._wanted.image}, which has to have "
+            f"python3, 3.9 or newer; {self._field} names both"
+        )
+        return self._unusable(f"pod {name}, which mounts it, does not serve it: {reason}", remedy)
 
     def _claim(self) -> Object:
         """The claim. Raises ProblemsError if it cannot be used, before anything is done."""

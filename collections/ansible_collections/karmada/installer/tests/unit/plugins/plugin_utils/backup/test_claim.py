@@ -101,6 +101,12 @@ class Host:
             status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         self.api.put(PODS, {**pod, "status": status})
 
+    def end(self, name: str, **status: Any) -> None:
+        """The pod of this name ends by itself."""
+        (pod,) = [each for each in self.pods() if each["metadata"]["name"] == name]
+        served_folder.ended(self.running.pop(name))
+        self.api.put(PODS, {**pod, "status": status})
+
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
@@ -207,6 +213,27 @@ def test_one_that_ends_meanwhile_is_made_again(run: Run, host: Host) -> None:
     assert any("another one is made" in line for line in run.said)  # type: ignore[attr-defined]
 
 
+def test_one_that_was_evicted_is_made_again_and_one_that_fails_by_itself_is_told(run: Run, host: Host) -> None:
+    target = series.opened(run, wanted(run))
+    put(target, SNAPSHOT)
+    host.end(host.seen[0]["metadata"]["name"], phase="Failed", reason="Evicted", message="the node was low on memory")
+    put(target, KEYS)
+    assert len(host.seen) == 2
+    name = host.seen[1]["metadata"]["name"]
+    host.end(name, phase="Failed", containerStatuses=[{"name": "serve", "state": {"terminated": {"exitCode": 1}}}])
+    with pytest.raises(ProblemsError, match=f"pod {name}, which mounts it, does not serve it: it failed"):
+        put(target, RECORD)
+    assert len(host.seen) == 2
+
+
+def test_an_answer_that_is_lost_makes_no_second_pod(run: Run, host: Host) -> None:
+    host.api.faults.append(Fault("reset-after", method="POST", path="/pods"))
+    series.opened(run, wanted(run)).check()
+    assert len(host.seen) == 1
+    run.close()
+    assert host.pods() == []
+
+
 def test_what_killed_runs_have_left_goes_and_what_runs_stays(run: Run, host: Host) -> None:
     labels = run.instance.labels(backup_claim.NAME)
     for name, phase in (("done", "Succeeded"), ("failed", "Failed"), ("at-work", "Running")):
@@ -303,7 +330,7 @@ def test_a_pod_that_never_serves_is_told_at_once(run: Run, host: Host, status: d
     host.status = status
     told = refusal(run)
     assert part in told
-    assert f"nodes can pull {IMAGE}, which has to have python3" in told
+    assert f"nodes can pull {IMAGE}, which has to have python3, 3.9 or newer" in told
     assert host.seen[0]["metadata"]["name"] in told
     assert host.pods() == []
 

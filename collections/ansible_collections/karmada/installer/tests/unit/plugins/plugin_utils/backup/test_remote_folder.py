@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 import errno
+import hashlib
 import io
 import os
 import re
+import resource
 import signal
 import socket
 import sys
@@ -28,7 +30,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record im
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import backup_claim
 from ansible_collections.karmada.installer.tests.unit.support import served_folder
-from ansible_collections.karmada.installer.tests.unit.support.moments import IN_VAIN_SECONDS, until
+from ansible_collections.karmada.installer.tests.unit.support.moments import IN_VAIN_SECONDS, Clock, until
 from ansible_collections.karmada.installer.tests.unit.support.served_folder import Served, serving
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -225,28 +227,19 @@ def test_an_error_comes_back_as_itself_and_the_connection_goes_on(served: Served
     assert len(dialled) == 1
 
 
-def test_a_disk_that_is_full_in_the_middle_is_told_when_all_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server in a thread, whose disk takes one piece."""
-    here, there = socket.socketpair()
-
-    class Full:
-        def put(self, _name: str, _file: str, content: Any, _size: int) -> None:
-            content.read(10)
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    talk = backup_folder._Conversation(there, Full())  # type: ignore[arg-type]
-    digest = backup_folder.hashlib.sha256(served_folder.TOKEN.encode()).hexdigest()
-    thread = threading.Thread(target=talk.go_on, args=(digest,), daemon=True)
-    thread.start()
-    folder = Served(None, 0).folder(lambda: here)  # type: ignore[arg-type]
-    with pytest.raises(OSError, match="No space left") as error:
+def test_a_disk_that_takes_no_more_in_the_middle_is_told_when_all_was_sent(served: Served, tmp_path: Path) -> None:
+    dial, dialled = cutting(served)
+    folder = served.folder(dial)
+    put(folder, b"small", "keys.age")
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (len(CONTENT) // 2, len(CONTENT)))
+    with pytest.raises(OSError, match="File too large") as error:
         put(folder)
-    assert error.value.errno == errno.ENOSPC
-    with pytest.raises(OSError, match="No space left"):
-        put(folder)
-    folder.close()
-    thread.join(IN_VAIN_SECONDS)
-    assert not thread.is_alive()
+    assert error.value.errno == errno.EFBIG
+    assert files(tmp_path) == ["keys.age"]
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (len(CONTENT), len(CONTENT)))
+    put(folder)
+    assert got(folder) == CONTENT
+    assert len(dialled) == 1
 
 
 def test_a_file_of_this_machine_that_has_changed_is_no_fault_of_the_other_end(served: Served, tmp_path: Path) -> None:
@@ -283,15 +276,29 @@ def test_it_listens_on_loopback_only(served: Served) -> None:
 # -- its course --------------------------------------------------------------------------------------------------------
 
 
-def test_it_ends_when_nobody_is_connected_any_more(tmp_path: Path) -> None:
-    with serving(tmp_path, "prod", "0.2") as found:
-        folder = found.folder()
+def test_it_ends_when_nobody_is_connected_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server in a thread, by a clock of this test."""
+    clock = Clock()
+    monkeypatch.setattr(backup_folder, "time", clock)
+    digest = hashlib.sha256(served_folder.TOKEN.encode()).hexdigest()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = backup_folder.Server(listener, backup_folder.Folder(str(tmp_path), "prod", RECORD), digest, 100.0)
+        thread = threading.Thread(target=server.serve, daemon=True)
+        thread.start()
+        folder = Served(None, listener.getsockname()[1]).folder()  # type: ignore[arg-type]
         put(folder)
-        with pytest.raises(Exception, match="timed out"):
-            # somebody is: it waits for questions however long
-            found.process.wait(1.0)
+        clock.now += 1000.0
+        # It has looked at the clock at least once since then, and whoever is connected may ask on.
+        put(Served(None, listener.getsockname()[1]).folder(), file=RECORD)  # type: ignore[arg-type]
+        assert got(folder) == CONTENT
+        assert thread.is_alive()
         folder.close()
-        assert found.process.wait(IN_VAIN_SECONDS) == 0
+
+        def is_over() -> bool:
+            clock.now += 101.0
+            return not thread.is_alive()
+
+        until(is_over, "its end")
 
 
 def test_it_ends_when_it_is_told_to(served: Served) -> None:
