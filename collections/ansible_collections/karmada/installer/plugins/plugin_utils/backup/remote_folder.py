@@ -37,7 +37,7 @@ MOST_BYTES, MOST_PIECE = 1 << 26, 1 << 20
 
 
 class Wire(Protocol):
-    """What of a socket is used."""
+    """Part of a socket that is used."""
 
     def recv(self, size: int, /) -> bytes:
         """Some bytes, none at the end."""

@@ -39,7 +39,7 @@ _RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "1
 
 @dataclass(frozen=True)
 class Served:
-    """What a pod serves: a path below the root of the volume of a claim, to who has the token.
+    """Path below the root of the volume of a claim, which a pod serves to who has the token.
 
     ``digest`` is the SHA-256 of that, in hex. ``record`` is the file by which a backup exists.
     """

@@ -127,7 +127,7 @@ class Facts(ABC):
         self._closing.enter_context(resource)
 
     def shared(self, key: Hashable, made: Callable[[], AbstractContextManager[T]]) -> T:
-        """What a context manager gives: entered when this key is first asked for, and exited at the end of the step."""
+        """Value of a context manager: entered when this key is first asked for, and exited at the end of the step."""
         if key not in self._shared:
             self._shared[key] = self._closing.enter_context(made())
         found: T = self._shared[key]

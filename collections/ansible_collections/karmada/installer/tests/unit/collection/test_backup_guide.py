@@ -7,15 +7,16 @@ import configparser
 import re
 
 import yaml
+from ansible_collections.karmada.installer.plugins.module_utils import backup_folder
 from ansible_collections.karmada.installer.plugins.module_utils.host_state import STATE_FOLDER
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, s3, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import claim, record, s3, workplace
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import from_files, to_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
-from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import backup_claim, units
 from ansible_collections.karmada.installer.tests.unit.support import documentation, samples
 
 PAGE = (documentation.REPOSITORY / "docs/guides/backup.md").read_text(encoding="utf-8")
@@ -53,16 +54,32 @@ def test_files_on_hosts_are_those_of_the_api_server() -> None:
     assert f"-C {STATE_FOLDER} " in PAGE
 
 
-def test_the_example_is_a_backup_that_is_accepted_and_names_keys_that_are_read() -> None:
+def test_examples_are_backups_that_are_accepted_and_name_keys_that_are_read() -> None:
     blocks = re.findall(r"^ *```yaml\n(.*?)^ *```", PAGE, flags=re.MULTILINE | re.DOTALL)
-    (written,) = [yaml.safe_load(each) for each in blocks if "kind: EtcdBackup" in each]
-    (found,) = backups.resolved([written], samples.document({}))
-    assert backups.Wanted.of(found).name == "hourly"
+    written = [yaml.safe_load(each) for each in blocks if "kind: EtcdBackup" in each]
+    found = {
+        each["metadata"]["name"]: backups.Wanted.of(each) for each in backups.resolved(written, samples.document({}))
+    }
+    assert {name: type(each.target) for name, each in found.items()} == {
+        "hourly": backups.S3,
+        "nightly": backups.VolumeClaim,
+    }
     for key in (s3.ACCESS_KEY, s3.SECRET_KEY, s3.AUTHORITY):
         assert f"`{key}`" in PAGE
     for file in (record.SNAPSHOT, record.KEYS, record.RECORD):
         assert file in PAGE
     assert f"~/.cache/karmada-installer/{workplace.folder().name}`" in PAGE
+
+
+def test_what_a_volume_claim_needs_is_what_its_pod_has() -> None:
+    of_pod = backup_claim.pod(
+        samples.quickly_rendered({}).instance, "prod-1", "python:3.12", backup_claim.Served("c", "p", "r", ""), ""
+    )["spec"]
+    assert f"write ({of_pod['securityContext']['runAsUser']}, if the document says nothing)" in PAGE
+    assert of_pod["securityContext"]["runAsUser"] == of_pod["securityContext"]["fsGroup"]
+    assert (backup_folder.LONELY_SECONDS, claim.READY_SECONDS) == (120.0, 180.0)
+    for told in ("ends\ntwo minutes later", "up to\n  three minutes", "or no node for it, after three"):
+        assert re.sub(r"\s+", " ", told) in re.sub(r"\s+", " ", PAGE)
 
 
 def test_samples_of_a_timer_and_of_cron_start_the_same_command() -> None:

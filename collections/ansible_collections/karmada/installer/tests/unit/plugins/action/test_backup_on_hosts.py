@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action import backup as action
+from ansible_collections.karmada.installer.plugins.module_utils.backup_folder import Folder
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
     record,
     take,
-    targets,
     trial,
     verification,
     workplace,
@@ -102,7 +102,7 @@ def test_what_is_due_is_decided(runs: Runs, tmp_path: Path) -> None:
 def test_a_place_without_room_is_told_before_a_host_is_asked(
     runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(targets.DirectoryTarget, "_free", lambda _self: 0)
+    monkeypatch.setattr(Folder, "free", lambda _self: 0)
     with pytest.raises(ProblemsError, match="MiB there, and 0 MiB are free"):
         perform(runs, tmp_path)
 

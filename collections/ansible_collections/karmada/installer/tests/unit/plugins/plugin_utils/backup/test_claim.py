@@ -48,9 +48,7 @@ class Host:
         self._over = threading.Event()
         api.on_request = self._forwarding
         api.put("api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        api.put(
-            "api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
-        )
+        api.put("api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}})
         owner = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": samples.OWNER}
         data = {key: base64.b64encode(content).decode() for key, content in to_files(samples.state()).items()}
         self.put("api/v1/secrets", "Secret", "prod-installer-state", labels=owner, data=data)

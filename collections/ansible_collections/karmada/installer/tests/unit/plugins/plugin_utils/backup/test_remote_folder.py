@@ -177,7 +177,9 @@ def test_a_way_that_breaks_each_time_is_told(served: Served) -> None:
     assert len(dialled) == remote_folder.ATTEMPTS
 
 
-@pytest.mark.parametrize("answer", [b"", b"hello\n", b"[]\n", b'{"done": true}\n{"done": "x"}\n', b'{"done": 1}\n[1]\n'])
+@pytest.mark.parametrize(
+    "answer", [b"", b"hello\n", b"[]\n", b'{"done": true}\n{"done": "x"}\n', b'{"done": 1}\n[1]\n']
+)
 def test_what_is_no_answer_is_told(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -195,7 +197,7 @@ def test_what_is_no_answer_is_told(answer: bytes) -> None:
         found = Served(None, listener.getsockname()[1])  # type: ignore[arg-type]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(remote_folder, "GREET_SECONDS", -1.0)
-            with pytest.raises(ProblemsError, match="it breaks: (what comes back is no|the connection has ended)"):
+            with pytest.raises(ProblemsError, match=r"it breaks: (what comes back is no|the connection has ended)"):
                 found.folder().free()
         thread.join(IN_VAIN_SECONDS)
 
@@ -254,7 +256,7 @@ def test_a_file_of_this_machine_that_has_changed_is_no_fault_of_the_other_end(se
 def test_without_the_token_nothing_is_answered(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_folder, "GREET_SECONDS", -1.0)
     put(served.folder())
-    with pytest.raises(ProblemsError, match="refused: .*the token is another one"):
+    with pytest.raises(ProblemsError, match=r"refused: .*the token is another one"):
         served.folder(token="guessed").entries()
     with served.dial() as bare:
         bare.sendall(b'{"ask": "entries"}\n{"ask": "entries"}\n')
@@ -285,14 +287,15 @@ def test_it_ends_when_nobody_is_connected_any_more(tmp_path: Path, monkeypatch: 
         server = backup_folder.Server(listener, backup_folder.Folder(str(tmp_path), "prod", RECORD), digest, 100.0)
         thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
-        folder = Served(None, listener.getsockname()[1]).folder()  # type: ignore[arg-type]
+        folder, other = (Served(None, listener.getsockname()[1]).folder() for _ in range(2))  # type: ignore[arg-type]
         put(folder)
         clock.now += 1000.0
-        # It has looked at the clock at least once since then, and whoever is connected may ask on.
-        put(Served(None, listener.getsockname()[1]).folder(), file=RECORD)  # type: ignore[arg-type]
+        # Whoever is connected may ask on, and for the other one it has looked at the clock since then.
+        put(other, file=RECORD)
         assert got(folder) == CONTENT
         assert thread.is_alive()
         folder.close()
+        other.close()
 
         def is_over() -> bool:
             clock.now += 101.0
@@ -317,14 +320,15 @@ def test_a_part_that_a_killed_server_leaves_hinders_nobody_and_goes_with_its_bac
 
     with serving(tmp_path) as first:
         dialled = iter([first])
+
+        def dial() -> socket.socket:
+            for each in dialled:
+                return each.dial()
+            raise served_folder.broken("no more servers")
+
+        folder = first.folder(dial)
         with pytest.raises(ProblemsError, match="no more servers"):
-
-            def dial() -> socket.socket:
-                for each in dialled:
-                    return each.dial()
-                raise served_folder.broken("no more servers")
-
-            first.folder(dial).put(NAME, SNAPSHOT, Killing(CONTENT), len(CONTENT))
+            folder.put(NAME, SNAPSHOT, Killing(CONTENT), len(CONTENT))
     assert [each.endswith(backup_folder.PART) for each in files(tmp_path)] == [True]
     with serving(tmp_path) as second:
         folder = second.folder()

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, cast
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
+from ansible_collections.karmada.installer.plugins.module_utils.backup_folder import Folder
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, take, trial, verification
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Level, Purpose
@@ -86,7 +87,7 @@ def test_a_place_without_room_is_told_before_a_member_sends_anything(
     run = fake_run(samples.document({}), FakeCluster("host"), stored=samples.state(backup_key=record.new_signing_key()))
     wanted = Wanted.of(backups.resolved([document()], run.deployment)[0])
     target = DirectoryTarget("prod", tmp_path, "")
-    monkeypatch.setattr(target, "_free", lambda: SIZE - 1)
+    monkeypatch.setattr(Folder, "free", lambda _self: SIZE - 1)
     with pytest.raises(ProblemsError, match="a backup takes 3 MiB there, and 2 MiB are free"):
         take.backup(run, wanted, target, Purpose.SCHEDULED)
     assert etcd.asked == []
