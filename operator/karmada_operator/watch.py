@@ -204,9 +204,9 @@ class Watcher(threading.Thread, Generic[Of]):
             namespace,
             labels,
             metadata_only=self._metadata_only,
-            kept=lambda obj: {"key": self._key(obj), "kept": self._keep(obj)},
+            kept=lambda obj: {"key": self._key(obj), "kept": self._kept(obj)},
         )
-        found: dict[Key, Of] = {each["key"]: each["kept"] for each in items}
+        found: dict[Key, Of] = {each["key"]: each["kept"] for each in items if each["kept"] is not None}
         with self._guard:
             before = self._seen
             self._seen = found
@@ -217,6 +217,18 @@ class Watcher(threading.Thread, Generic[Of]):
                 self._changed(key)
         self._listed()
         return items.resource_version
+
+    def _kept(self, obj: Object) -> Of | None:
+        """What decides of an object of a list. One that cannot be judged hides no other: it stays as it was known.
+
+        In an event it is an error all the same, after which all is listed anew: the answer itself may be damaged.
+        """
+        try:
+            return self._keep(obj)
+        except (KeyError, TypeError, ValueError, AttributeError, ProblemsError):
+            key = self._key(obj)
+            _LOG.exception("%s: %s is left as it was known", self.name, key)
+            return self.get(key)
 
     def _key(self, obj: Mapping[str, object]) -> Key:
         meta: Object = obj["metadata"]  # type: ignore[assignment]  # an API object

@@ -51,6 +51,16 @@ def seen(newest: datetime | None = None, carried_out: int = 1, **meta: Any) -> S
     return seen_of(an_object(status=status, **meta))
 
 
+def test_a_backup_into_a_claim_is_due_like_any_other() -> None:
+    """Of its control plane nothing but the name is known here: that it has a host cluster, its run finds."""
+    claim = {"claimName": "backups", "image": "registry.example/python:3.13"}
+    found = seen_of(an_object({"schedule": "0 * * * *", "target": {"persistentVolumeClaim": claim}}))
+    assert found.backups
+    assert found.backups.wanted
+    assert not found.wishes.problems
+    assert isinstance(decide(found, Memory(), 0.0, NOW, BESIDE), Start)
+
+
 def test_what_decides_of_an_object() -> None:
     found = seen_of(an_object({"schedule": "0 * * * *"}, {"observedGeneration": 3, "requested": "w"}))
     assert found.deployment == "prod"

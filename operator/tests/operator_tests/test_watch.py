@@ -215,6 +215,29 @@ def test_a_half_open_connection_does_not_blind_it(api: StubApi, monkeypatch: pyt
         until(lambda: generations(watcher) == {"x": 1}, "the next watch")
 
 
+def test_an_object_that_cannot_be_judged_hides_no_other(api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = watch.seen_of
+
+    def judged(obj: dict[str, Any], finalizer: str) -> Seen:
+        if obj["metadata"]["name"] == "odd" and obj["metadata"]["generation"] > 1:
+            raise KeyError("spec")
+        return judge(obj, finalizer)
+
+    monkeypatch.setitem(globals(), "seen_of", judged)
+    api.put(PREFIX, widget("odd", 2))
+    api.put(PREFIX, widget("well"))
+    with watching(api) as (watcher, _changed):
+        until(lambda: generations(watcher) == {"well": 1})
+        # Also where it turns bad later, and in an event: it stays as it was known.
+        api.put(PREFIX, widget("odd", 1))
+        until(lambda: generations(watcher) == {"odd": 1, "well": 1})
+        api.put(PREFIX, widget("odd", 2))
+        api.put(PREFIX, widget("new"))
+        until(lambda: generations(watcher) == {"odd": 1, "well": 1, "new": 1})
+        api.put(PREFIX, widget("well", 3))
+        until(lambda: generations(watcher) == {"odd": 1, "well": 3, "new": 1})
+
+
 def test_it_stops_while_it_waits(api: StubApi) -> None:
     with watching(api) as (watcher, _changed):
         until(watcher.synced.is_set)

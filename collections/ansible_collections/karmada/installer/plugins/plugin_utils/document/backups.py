@@ -120,9 +120,9 @@ def resolved(
 
 
 def _problems(deployment: Mapping[str, Any], written: Mapping[str, Any], place: str) -> Iterator[Problem]:
-    """Problems that no schema can tell."""
+    """Problems that no schema can tell; where only the name of ``deployment`` is known, those of the object alone."""
     yield from _never_comes(written, place)
-    if CLAIM in written["spec"]["target"] and Spec(deployment["spec"]).mode == "Binary":
+    if CLAIM in written["spec"]["target"] and "spec" in deployment and Spec(deployment["spec"]).mode == "Binary":
         yield Problem(
             "has no meaning in mode Binary, where no host cluster has volume claims",
             where(place, ("spec", "target", CLAIM)),
