@@ -219,7 +219,7 @@ class Watcher(threading.Thread, Generic[Of]):
         return items.resource_version
 
     def _kept(self, obj: Object) -> Of | None:
-        """What decides of an object of a list. One that cannot be judged hides no other: it stays as it was known.
+        """Parts of a listed object that decide. One that cannot be judged hides no other: it stays as it was known.
 
         In an event it is an error all the same, after which all is listed anew: the answer itself may be damaged.
         """

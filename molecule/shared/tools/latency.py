@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long writes take while a command runs, beside how long they take without it.
+"""Latency of writes while a command runs, beside that without it.
 
     latency.py --kubeconfig FILE [--rate 100] [--without 30] [--figures FILE --step TEXT] -- COMMAND...
 

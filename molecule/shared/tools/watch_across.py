@@ -39,7 +39,7 @@ class ExpiredError(Exception):
 
 
 class Reflector:
-    """What a server has, by its list and its watch. Moments are in seconds since the start."""
+    """Copy of what a server has, by its list and its watch. Moments are in seconds since the start."""
 
     def __init__(self, api: Api, path: str) -> None:
         self._api, self._path = api, path

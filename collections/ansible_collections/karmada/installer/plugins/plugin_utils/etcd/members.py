@@ -178,8 +178,11 @@ class _Change:
             case steps.MoveLeader():
                 move_leader(self.run, self.look, step)
             case steps.Leave(name, lost):
+                record = self._record(name)
+                # That of a learner is on record with its vote only; it is there if it answers.
+                there = self.look.volumes.get(name, "") if record.id in self.look.status else ""
                 with self.run.writing(f"decide to remove the member {name} of etcd"):
-                    self._save_record(replace(self._record(name), leaving=True, lost=lost))
+                    self._save_record(replace(record, leaving=True, lost=lost, volume=record.volume or there))
             case steps.Remove(name, identity):
                 with self.run.writing(f"remove the member {name} of etcd"):
                     self._removed(name, identity)
@@ -270,9 +273,8 @@ class _Change:
         """State of etcd without a member, and with the folder on record that it may have left in its volume."""
         etcd, record = self.run.state.etcd, self._record(name)
         volume = self.look.volumes.get(name, "")
-        # That of a learner is on record with its vote only; an emptyDir goes with its pod.
-        is_there = volume and record.volume in ("", volume) and etcd.storage != "emptyDir"
-        if record.id and is_there:
+        # An emptyDir goes with its pod.
+        if record.id and volume and record.volume == volume and etcd.storage != "emptyDir":
             etcd = etcd.with_left(LeftFolder(name, folder_of(etcd.generation, record), volume))
         return etcd.without_member(name)
 

@@ -115,6 +115,8 @@ def turned(steps: Steps, taken: Step | None, done: Done) -> Turn:
     turn = Turn()
     while following := steps.next():
         turn = Turn(following, steps.take(following))
-        if turn.tasks or not turn.goes_on or steps.means.asks_again:
+        # The end of a part is on record, and told, before what else is asked for may be refused.
+        ends_part = following is Step.PART_RELEASED
+        if turn.tasks or not turn.goes_on or ends_part or steps.means.asks_again:
             break
     return turn

@@ -23,6 +23,7 @@ MILDER = (".hint", ".warning")
 CONSTRUCTOR = re.compile(r"\bProblem(\.hint|\.warning)?$")
 #: Only these pass on a reason that was chosen elsewhere.
 PASSED_ON = {
+    "backup/claim.py",
     "document/instances.py",
     "document/inventory_source.py",
     "etcd/plan_types.py",
