@@ -77,8 +77,8 @@ PLAYBOOKS = {
             restore: "{{{{ restore_name }}}}"
             held: [m9]
             clusters: >-
-              {{{{ restore_release_parts | map(attribute='clusters') | flatten
-              | map('regex_replace', '^(.*)$', '{{"name": "\\\\1", "namespaces": []}}') | map('from_json') | list }}}}
+              {{{{ dict(restore_release_parts | map(attribute='clusters') | flatten | product([[]]))
+              | dict2items(key_name='name', value_name='namespaces') }}}}
       when: restore_release_parts is defined
 """
     + _REPORT.replace("{report}", "{{{{ 'quarantined' if restore_release_parts is defined else 'report' }}}}"),
