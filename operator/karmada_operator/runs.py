@@ -73,8 +73,11 @@ def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", o
         variables["backup_now" if asked else "backup_only"] = key.name
     elif order.operation in OF_A_RESTORE:
         variables["restore_name"] = key.name
-        named = {"restore_release_parts": [parts.plain(each) for each in order.parts]}
-        named |= {"restore_keep": [*order.kept], "restore_let_go": [*order.let_go]}
+        named: dict[str, Any] = {
+            "restore_release_parts": [parts.plain(each) for each in order.parts],
+            "restore_keep": [*order.kept],
+            "restore_let_go": [*order.let_go],
+        }
         # Without parts a release is one of all that is left.
         variables |= {name: value for name, value in named.items() if value}
     if order.operation is Operation.REMOVE:
