@@ -199,7 +199,9 @@ def test_of_two_runs_at_once_each_has_its_own(run: Run, host: Host) -> None:
     assert series.opened(run, wanted(run)).names() == [NAME]
 
 
-def test_one_that_ends_meanwhile_is_made_again(run: Run, host: Host) -> None:
+def test_one_that_ends_meanwhile_is_made_again(run: Run, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    # So long a way that nobody is behind any more keeps who asks waiting.
+    monkeypatch.setattr(remote_folder, "ASK_SECONDS", 5.0)
     target = series.opened(run, wanted(run))
     put(target, SNAPSHOT)
     (gone,) = host.pods()
