@@ -99,6 +99,8 @@ CAPABILITIES = (
             _can("Backups and restores by objects: the operator takes what is due; a restore waits for confirmation "
                  "and, in quarantine, for a decision, upon one member first and then upon the rest, although who leads "
                  "is killed", "operator_backup"),
+            _can("Backups in a volume claim: taken, pruned, listed and verified; no pod stays, and the claim outlives "
+                 "the control plane", "operator_backup", "contract", "unit"),
         ),
     ),
     Area(
