@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ def fields_of(fact: Mapping[str, Any]) -> dict[str, Any]:
     return {"released": rows[:MOST], "held": sorted(map(str, fact.get("held") or ()))[:MOST]}
 
 
-def covered(parts: Sequence[Part], released: Released, held: Iterable[str]) -> bool:
+def covered(parts: Sequence[Part], released: Released, held: Sequence[str]) -> bool:
     """Return whether all that these parts name is released; False where the status has no room to tell.
 
     Without parts it is everything, of which something is held.
@@ -98,6 +98,9 @@ def covered(parts: Sequence[Part], released: Released, held: Iterable[str]) -> b
             return False
         return not there or (bool(namespaces) and set(namespaces) <= set(there))
 
+    if len(held) >= MOST and not all(each.clusters for each in parts):
+        # Of those that are held the status may name only the first.
+        return False
     return bool(parts) and all(has(name, each.namespaces) for each in parts for name in each.clusters or held)
 
 

@@ -149,3 +149,11 @@ def test_a_run_gets_the_parts_that_its_order_is_for() -> None:
         "restore_name": "back",
         "restore_let_go": ["m2/b"],
     }
+
+
+def test_of_more_clusters_than_a_status_names_nobody_says_that_all_have_a_namespace() -> None:
+    held = [f"m{number:03}" for number in range(parts.MOST)]
+    released = tuple((name, ("shop",)) for name in held)
+    assert parts.covered([Part((), ("shop",))], released[:-1], held[:-1])
+    assert not parts.covered([Part((), ("shop",))], released, held)
+    assert parts.covered([Part(("m001",), ("shop",))], released, held)
