@@ -59,21 +59,18 @@ requirements: ## resolves setup.cfg anew and writes versions and hashes into req
 				--no-annotate --no-header "$${@:2}"; } >"$$tmp/$$1"; \
 		cp "$$tmp/$$1" "$$1"; \
 	}; \
+	for extra in docs publish sanity awx old_core; do \
+		$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["'$$extra'"])' \
+			>"$$tmp/$$extra.in"; \
+	done; \
 	compile requirements-test.txt --extra test setup.cfg; \
 	compile requirements.txt --extra socks --extra backup --extra operator --constraint requirements-test.txt setup.cfg; \
-	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["docs"])' \
-		>"$$tmp/docs.in"; \
 	compile requirements-docs.txt --constraint requirements-test.txt "$$tmp/docs.in"; \
-	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["publish"])' \
-		>"$$tmp/publish.in"; \
 	compile requirements-publish.txt "$$tmp/publish.in"; \
-	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["sanity"])' \
-		>"$$tmp/sanity.in"; \
 	compile requirements-sanity.txt "$$tmp/sanity.in"; \
 	compile requirements-navigator.txt --extra navigator --constraint requirements-test.txt setup.cfg; \
-	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["awx"])' \
-		>"$$tmp/awx.in"; \
-	compile requirements-awx.txt --no-deps "$$tmp/awx.in"
+	compile requirements-awx.txt --no-deps "$$tmp/awx.in"; \
+	compile requirements-old-core.txt "$$tmp/old_core.in"
 
 .PHONY: needs-go
 needs-go:
