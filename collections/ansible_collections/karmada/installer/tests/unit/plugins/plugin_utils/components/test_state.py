@@ -220,6 +220,7 @@ def test_what_members_have_left_is_known_by_the_volume_and_bounded() -> None:
     found = etcd.with_left(older).with_left(other).with_left(here).with_left(here)
     assert found.left == (other, here), "the volume that had the first one is gone"
     assert found.left_beside() == [here], "no member uses the other one's volume"
+    assert replace(found, members=(replace(member, volume="v4"),)).left_beside() == [], "its volume is gone"
     for number in range(MOST_LEFT):
         found = found.with_left(LeftFolder("prod-etcd-1", f"gen-1-b{number}", "v2"))
     assert len(found.left) == MOST_LEFT
