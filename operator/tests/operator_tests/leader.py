@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import sys
 
-from karmada_operator import __main__, jobs, reconcile, status_writer
+from karmada_operator import jobs, reconcile, start, status_writer
 
 
 def main(worker: str, *arguments: str) -> int:
     """``worker`` is the program that is started in the place of Python."""
     status_writer.BETWEEN, reconcile.FIRST_RETRY, jobs.LOOK = 0.02, 0.05, 0.05
     sys.executable = worker
-    return __main__.main(arguments)
+    return start.main(arguments)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups, manifest, restores
 from karmada_operator import kinds
-from karmada_operator.__main__ import JsonLines, arguments
+from karmada_operator.start import JsonLines, arguments
 from karmada_operator.telling import STEP
 from karmada_operator.watch import seen_of
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer
 from karmada_operator import jobs
-from karmada_operator.__main__ import arguments
+from karmada_operator.start import arguments
 from karmada_operator.executor import RunSpec
 
 OPTIONS = {
