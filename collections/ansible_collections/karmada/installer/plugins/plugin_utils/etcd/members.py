@@ -270,11 +270,14 @@ class _Change:
         return self.look.client
 
     def _without(self, name: str) -> EtcdState:
-        """State of etcd without a member, and with the folder on record that it may have left in its volume."""
+        """State of etcd without a member, and with the folder on record that it may have left in its volume.
+
+        One whose volume was lost has begun that folder in the new one: its pod came back there before this run did.
+        """
         etcd, record = self.run.state.etcd, self._record(name)
         volume = self.look.volumes.get(name, "")
         # An emptyDir goes with its pod.
-        if record.id and volume and record.volume == volume and etcd.storage != "emptyDir":
+        if record.id and volume and etcd.storage != "emptyDir":
             etcd = etcd.with_left(LeftFolder(name, folder_of(etcd.generation, record), volume))
         return etcd.without_member(name)
 

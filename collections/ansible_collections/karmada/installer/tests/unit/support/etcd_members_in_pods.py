@@ -88,9 +88,8 @@ def assert_is_well(world: PodsOfEtcd, count: int) -> None:
 
 
 def folders_beside(world: PodsOfEtcd, name: str) -> set[str]:
-    """Folders in the volume of a member that have the log of one which etcd has no more."""
-    members = {"", *world.etcd.members}
-    return {path.rpartition("/")[2] for path, owner in world.claims[name].items() if owner not in members}
+    """Folders in the volume of a member that no member of etcd uses, with or without a log of one that is no more."""
+    return {path.rpartition("/")[2] for path, owner in world.claims[name].items() if owner not in world.etcd.members}
 
 
 def left_by(run: Run, name: str) -> set[str]:

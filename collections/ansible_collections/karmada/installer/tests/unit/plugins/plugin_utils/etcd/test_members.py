@@ -156,7 +156,7 @@ def test_a_member_that_comes_back_after_a_shrink_does_not_meet_its_old_data() ->
     assert left_by(a_run(world, 3), "prod-etcd-2") == {"gen-1"}
 
 
-def test_what_one_has_left_that_was_replaced_is_on_record_and_of_a_lost_volume_nothing() -> None:
+def test_what_one_has_left_that_was_replaced_is_on_record_by_its_volume() -> None:
     world = installed(3)
     brought_to(world, 3, ["prod-etcd-1"])
     assert_is_well(world, 3)
@@ -167,8 +167,9 @@ def test_what_one_has_left_that_was_replaced_is_on_record_and_of_a_lost_volume_n
     world.lose_volume("prod-etcd-1")
     brought_to(world, 3)
     assert_is_well(world, 3)
-    etcd = a_run(world, 3).state.etcd
-    assert etcd.left_beside() == [], "the volume that had it is gone"
+    (left,) = a_run(world, 3).state.etcd.left_beside()
+    assert left.folder != "gen-1", "the volume that had it is gone"
+    assert left.volume != claim["metadata"]["uid"], "what its pod has begun in the new volume, before it was replaced"
 
 
 def test_clients_follow_once_when_growing_and_before_shrinking() -> None:
