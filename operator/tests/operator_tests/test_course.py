@@ -242,7 +242,7 @@ def test_what_was_deleted_during_a_run_comes_back_by_one_more(api: StubApi, clus
         until(lambda: len(watched._there[X]) == 2)
         again.end(report=READY)
         until(lambda: condition(api, "Progressing") == "False Idle")
-        assert condition(api, "Ready") == "True AllReady"
+        until(lambda: condition(api, "Ready") == "True AllReady")
         assert operator.executor.started.empty()
         # A document without it: the run takes it away, and that is the end of it.
         edited(api, "x", generation=2)
