@@ -25,6 +25,7 @@ from ansible_collections.karmada.installer.tests.unit.support.restore_pods_in_me
     FORMER,
     NAMES,
     World,
+    begin,
     made,
     stored,
     take_steps,
@@ -42,8 +43,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 @pytest.fixture
 def old(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """A host cluster whose pods empty what is mounted to them, beside a control plane that was released."""
-    take_steps(world, Goal.QUARANTINE)
-    take_steps(world, Goal.RELEASE)
+
+    def bring_about() -> None:
+        take_steps(world, Goal.QUARANTINE)
+        take_steps(world, Goal.RELEASE)
+
+    begin("released", world, bring_about)
     apply = World.apply
 
     def with_pods(self: World, obj: Any, **more: Any) -> Applied:

@@ -27,6 +27,7 @@ from ansible_collections.karmada.installer.tests.unit.support.held_works_in_memo
 from ansible_collections.karmada.installer.tests.unit.support.restore_pods_in_memory import (
     DOCUMENT,
     World,
+    begin,
     everything,
     made,
     stored,
@@ -50,7 +51,7 @@ def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> Inside:
     """The control plane of a restore that has come to its quarantine."""
     found = Inside(world)
     set_to_work(world, found, monkeypatch)
-    take_steps(world, Goal.QUARANTINE)
+    begin("in quarantine", world, lambda: take_steps(world, Goal.QUARANTINE))
     assert not found.carried_out
     return found
 

@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.tests.unit.support.held_works_in_memo
 )
 from ansible_collections.karmada.installer.tests.unit.support.restore_pods_in_memory import (
     World,
+    begin,
     everything,
     made,
     stored,
@@ -63,8 +64,12 @@ def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> InsideByData:
     """A control plane of whose restore a part is released, and another backup of it."""
     found = InsideByData(world)
     set_to_work(world, found, monkeypatch)
-    take_steps(world, Goal.QUARANTINE)
-    take_steps(world, Goal.RELEASE, **PART)
+
+    def bring_about() -> None:
+        take_steps(world, Goal.QUARANTINE)
+        take_steps(world, Goal.RELEASE, **PART)
+
+    begin("partly released", world, bring_about)
     assert stored(world).step == Step.PART_RELEASED
     assert found.carried_out == names("m1")
     with_another(monkeypatch)
