@@ -62,10 +62,6 @@ FORMER = EtcdState(
 )
 ISSUED: dict[bool, Any] = {}
 INSTALLED: dict[Any, Any] = {}
-#: What tests begin with that takes long to bring about, by a name.
-BEGINNINGS: dict[str, list[dict[str, Any]]] = {}
-#: Attributes of the fakes that are no data.
-_NO_DATA = ("access", "inside", "world", "one_at_a_time", "on_trouble", "before_write")
 _UIDS = itertools.count(1)
 
 
@@ -221,20 +217,6 @@ def install(world: World) -> None:
         INSTALLED.update(copied(world.objects))
     world.objects = copied(INSTALLED)
     world.serving, world.told, world.writes = dict.fromkeys(NAMES, "gen-1"), {"before"}, 0
-
-
-def begin(name: str, world: World, bring_about: Callable[[], object]) -> None:
-    """Have this world, and what is inside its control plane, as this leaves it; it is done once for all tests."""
-    fakes = (world, world.inside)
-    if name not in BEGINNINGS:
-        bring_about()
-        BEGINNINGS[name] = copied([_data_of(each) for each in fakes])
-    for fake, data in zip(fakes, copied(BEGINNINGS[name]), strict=True):
-        vars(fake).update(data)
-
-
-def _data_of(fake: FakeCluster) -> dict[str, Any]:
-    return {name: value for name, value in vars(fake).items() if name not in _NO_DATA}
 
 
 def noted(run: Run) -> None:

@@ -19,13 +19,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import et
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal
 from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.beginnings import begin
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.restore_pods_in_memory import (
     DOCUMENT,
     FORMER,
     NAMES,
     World,
-    begin,
     made,
     stored,
     take_steps,
@@ -48,7 +48,7 @@ def old(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
         take_steps(world, Goal.QUARANTINE)
         take_steps(world, Goal.RELEASE)
 
-    begin("released", world, bring_about)
+    begin("pods released", (world, world.inside), bring_about)
     apply = World.apply
 
     def with_pods(self: World, obj: Any, **more: Any) -> Applied:

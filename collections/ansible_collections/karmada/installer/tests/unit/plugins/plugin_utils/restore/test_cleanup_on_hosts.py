@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.beginnings import begin
 from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_memory import (
     FORMER,
     MEMBERS,
@@ -47,8 +48,12 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 @pytest.fixture
 def old(world: World) -> World:
     """Hosts of a control plane that was restored and released."""
-    take_steps(world, Goal.QUARANTINE)
-    take_steps(world, Goal.RELEASE)
+
+    def bring_about() -> None:
+        take_steps(world, Goal.QUARANTINE)
+        take_steps(world, Goal.RELEASE)
+
+    begin("hosts released", (world, world.inside), bring_about)
     return world
 
 

@@ -13,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_ou
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step, is_released
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.beginnings import begin
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.held_works_in_memory import (
     PART,
@@ -27,7 +28,6 @@ from ansible_collections.karmada.installer.tests.unit.support.held_works_in_memo
 from ansible_collections.karmada.installer.tests.unit.support.restore_pods_in_memory import (
     DOCUMENT,
     World,
-    begin,
     everything,
     made,
     stored,
@@ -51,7 +51,7 @@ def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> Inside:
     """The control plane of a restore that has come to its quarantine."""
     found = Inside(world)
     set_to_work(world, found, monkeypatch)
-    begin("in quarantine", world, lambda: take_steps(world, Goal.QUARANTINE))
+    begin("pods in quarantine", (world, found), lambda: take_steps(world, Goal.QUARANTINE))
     assert not found.carried_out
     return found
 

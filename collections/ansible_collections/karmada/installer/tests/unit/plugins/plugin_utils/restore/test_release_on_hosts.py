@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore import h
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.beginnings import begin
 from ansible_collections.karmada.installer.tests.unit.support.held_works_in_memory import (
     PART,
     Inside,
@@ -53,7 +54,7 @@ def in_quarantine(monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[World,
         found.controllers()
 
     monkeypatch.setattr(world, "_controllers", all_controllers)
-    take_steps(world, Goal.QUARANTINE)
+    begin("hosts in quarantine", (world, found), lambda: take_steps(world, Goal.QUARANTINE))
     assert not found.carried_out
     world.changes = 0
     return world, found

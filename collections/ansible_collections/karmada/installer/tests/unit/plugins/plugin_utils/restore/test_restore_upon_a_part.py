@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import WRITERS, Goal, Step
+from ansible_collections.karmada.installer.tests.unit.support.beginnings import begin
 from ansible_collections.karmada.installer.tests.unit.support.held_works_in_memory import (
     PART,
     Inside,
@@ -22,7 +23,6 @@ from ansible_collections.karmada.installer.tests.unit.support.held_works_in_memo
 )
 from ansible_collections.karmada.installer.tests.unit.support.restore_pods_in_memory import (
     World,
-    begin,
     everything,
     made,
     stored,
@@ -69,7 +69,7 @@ def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> InsideByData:
         take_steps(world, Goal.QUARANTINE)
         take_steps(world, Goal.RELEASE, **PART)
 
-    begin("partly released", world, bring_about)
+    begin("pods partly released", (world, found), bring_about)
     assert stored(world).step == Step.PART_RELEASED
     assert found.carried_out == names("m1")
     with_another(monkeypatch)
