@@ -16,7 +16,7 @@ NEEDED: Mapping[str, str] = {
 
 
 def missing() -> str:
-    """What this Python does not find, and how to get it; empty if there is nothing. Imports none of it."""
+    """Packages that this Python does not find, and how to get them; empty if there are none. Imports none of them."""
     if importlib.util.find_spec("ansible_collections") is None:
         return "karmada.installer is missing: have PYTHONPATH name the folder that has ansible_collections"
     from ansible_collections.karmada.installer.plugins.plugin_utils import libraries  # noqa: PLC0415 - see above

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer
 from karmada_operator import jobs
-from karmada_operator.start import arguments
 from karmada_operator.executor import RunSpec
+from karmada_operator.start import arguments
 
 OPTIONS = {
     "defaults": (),
