@@ -24,9 +24,9 @@ from ansible_collections.karmada.installer.plugins.module_utils import backup_fo
 from ansible_collections.karmada.installer.plugins.module_utils.host_snapshot import for_owner
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
-#: Folder of the files that are under way.
+#: Folder of the files that are under way, where it is no other one.
 FOLDER = "/var/lib/karmada-installer-backups"
-#: Bytes of a piece, for which there has to be room in FOLDER.
+#: Bytes of a piece, for which there has to be room in that folder.
 PIECE = 1 << 26
 #: Bytes of a file, or of what is left of it, that is part of a question or of an answer.
 INLINE = 1 << 17
@@ -94,6 +94,7 @@ def expect(system: System, path: str, reader: str, size: int, content: bytes = b
     ids = system.user_ids(reader)
     if ids is None:
         raise HostError(f"there is no user {reader} to bring and fetch backups")
+    folder = str(PurePosixPath(path).parent)
     forget(system, path)
     with _new(system.path(path)) as stream:
         found = os.fstatvfs(stream.fileno())
@@ -101,7 +102,7 @@ def expect(system: System, path: str, reader: str, size: int, content: bytes = b
         if free < size:
             forget(system, path)
             raise HostError(
-                f"{size >> 20} MiB on their way need room in {FOLDER}, and {free >> 20} MiB are free; free space there"
+                f"{size >> 20} MiB on their way need room in {folder}, and {free >> 20} MiB are free; free space there"
             )
         stream.write(content)
         os.fchown(stream.fileno(), *ids)
@@ -123,18 +124,18 @@ def forget(system: System, path: str) -> None:
     place = system.path(path)
     with contextlib.suppress(OSError):
         place.unlink()
-    sweep(system)
+    sweep(system, str(PurePosixPath(path).parent))
 
 
-def sweep(system: System) -> None:
-    """Delete what killed runs have left, and the folder, if nothing is under way."""
-    folder = system.path(FOLDER)
+def sweep(system: System, folder: str) -> None:
+    """Delete what killed runs have left in the folder, and that, if nothing is under way."""
+    place = system.path(folder)
     with contextlib.suppress(OSError):
-        for each in list(folder.iterdir()):
+        for each in list(place.iterdir()):
             with contextlib.suppress(OSError):
                 if abs(time.time() - each.lstat().st_mtime) > LEFT_SECONDS:
                     each.unlink()
-        folder.rmdir()
+        place.rmdir()
 
 
 @contextlib.contextmanager

@@ -74,9 +74,13 @@ options:
     description: Content of a small file, in base64.
     type: str
     default: ""
-  staged:
-    description: Path of the file by which pieces come and go.
+  folder:
+    description: Folder of the files by which pieces come and go; made where it is needed, and deleted when it is empty.
     type: path
+    required: true
+  staged:
+    description: Name of that file, which no other has.
+    type: str
     default: ""
   reader:
     description: The user that brings and fetches it.
@@ -102,6 +106,7 @@ EXAMPLES = r"""
     root: /srv/backups
     below: site-a/prod
     record: manifest.json
+    folder: /var/lib/karmada-installer-backups
     state: listed
     length: 1048577
   become: true
@@ -171,7 +176,8 @@ def main() -> None:
             "length": {"type": "int", "default": 0},
             "last": {"type": "bool", "default": False},
             "content": {"type": "str", "default": "", "no_log": True},
-            "staged": {"type": "path", "default": ""},
+            "folder": {"type": "path", "required": True},
+            "staged": {"type": "str", "default": ""},
             "reader": {"type": "str", "default": "root"},
         },
         supports_check_mode=False,
@@ -187,13 +193,18 @@ def _perform(system: System, asked: dict[str, Any]) -> dict[str, Any]:
     try:
         host_backup.require_fit(system, asked["root"])
         if not asked["staged"]:
-            host_backup.sweep(system)
+            host_backup.sweep(system, asked["folder"])
         return _DOING[asked["state"]](system, folder, asked)
     except host_backup.UnfitError as error:
         return {"unfit": {"path": error.path, "why": error.why}}
     except OSError as error:
         words = (error.strerror or str(error))[:256]
         return {"fault": {"errno": errno.errorcode.get(error.errno or 0, ""), "text": words}}
+
+
+def _way(asked: dict[str, Any]) -> str:
+    """Path of the file by which pieces come and go."""
+    return f"{asked['folder']}/{asked['staged']}"
 
 
 def _checked(_system: System, folder: Folder, _asked: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +233,7 @@ def _listed(_system: System, folder: Folder, asked: dict[str, Any]) -> dict[str,
 
 def _expected(system: System, folder: Folder, asked: dict[str, Any]) -> dict[str, Any]:
     folder.begin(asked["name"], asked["file"], asked["attempt"], asked["size"])
-    host_backup.expect(system, asked["staged"], asked["reader"], min(asked["size"], host_backup.PIECE))
+    host_backup.expect(system, _way(asked), asked["reader"], min(asked["size"], host_backup.PIECE))
     return {}
 
 
@@ -231,14 +242,14 @@ def _stored(system: System, folder: Folder, asked: dict[str, Any]) -> dict[str, 
     if not asked["staged"]:
         folder.put(name, file, io.BytesIO(base64.b64decode(asked["content"])), asked["size"])
         return {}
-    with host_backup.brought(system, asked["staged"], asked["length"]) as content:
+    with host_backup.brought(system, _way(asked), asked["length"]) as content:
         folder.go_on(name, file, attempt, asked["offset"], content)
     if asked["last"]:
         folder.end(name, file, attempt)
-        host_backup.forget(system, asked["staged"])
+        host_backup.forget(system, _way(asked))
     else:
         left = asked["size"] - asked["offset"] - asked["length"]
-        host_backup.expect(system, asked["staged"], asked["reader"], min(left, host_backup.PIECE))
+        host_backup.expect(system, _way(asked), asked["reader"], min(left, host_backup.PIECE))
     return {}
 
 
@@ -246,14 +257,14 @@ def _read(system: System, folder: Folder, asked: dict[str, Any]) -> dict[str, An
     size, content = host_backup.piece(folder, asked["name"], asked["file"], asked["offset"])
     told: dict[str, Any] = {"size": size, "length": len(content)}
     if len(content) <= host_backup.INLINE:
-        host_backup.forget(system, asked["staged"])
+        host_backup.forget(system, _way(asked))
         return {**told, "content": {"base64": _text(content)}}
-    host_backup.expect(system, asked["staged"], asked["reader"], len(content), content)
+    host_backup.expect(system, _way(asked), asked["reader"], len(content), content)
     return told
 
 
 def _forgotten(system: System, folder: Folder, asked: dict[str, Any]) -> dict[str, Any]:
-    host_backup.forget(system, asked["staged"])
+    host_backup.forget(system, _way(asked))
     if asked["attempt"]:
         folder.give_up(asked["name"], asked["file"], asked["attempt"])
     return {}

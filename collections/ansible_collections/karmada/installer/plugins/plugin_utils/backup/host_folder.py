@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import errno
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import host_back
 
 from ..document.backups import HostDirectory
 from ..problems import Problem, ProblemsError, Reason
+from ..run.host_access import LostError
 from ..run.run import Run
 from . import workplace
 from .encryption import Writable, reader_only
@@ -111,7 +112,9 @@ class HostFolder:
         """Name and file of everything there."""
         # One byte more than a record may have, which is how one that is too large is known.
         found = self._asked("listed", length=MAX_BYTES + 1)
-        told = [(str(name), str(file)) for name, file in found.get("entries", ())]
+        if "entries" not in found:
+            raise self._host.refused("it did not answer with a list")
+        told = [(str(name), str(file)) for name, file in found["entries"]]
         self._records = {name: self._decoded(text) for name, text in found.get("records", {}).items()}
         return told
 
@@ -130,7 +133,7 @@ class HostFolder:
                 length = min(size - offset, host_backup.PIECE)
                 with _locally():
                     _copy(content, here, length)
-                self._host.send(here, there["staged"])
+                self._host.send(here, _path(there))
                 last = offset + length == size
                 self._asked("stored", is_long=True, **there, offset=offset, length=length, last=last)
 
@@ -153,7 +156,7 @@ class HostFolder:
                     self._give_small(found["content"]["base64"], length, into)
                 else:
                     here = here or stack.enter_context(_piece())
-                    self._host.fetch(there["staged"], here, length)
+                    self._host.fetch(_path(there), here, length)
                     _give(here, into)
                 offset, size = offset + length, told
             if here:
@@ -168,10 +171,11 @@ class HostFolder:
     def _on_its_way(self, **about: Any) -> Iterator[dict[str, Any]]:
         """What is asked of a file that comes or goes in pieces; if that fails, nothing of it stays there."""
         # By a name of ours: what a host tells is in no command.
-        path = f"{host_backup.FOLDER}/{secrets.token_hex(8)}"
-        asked = {**about, "staged": path, "reader": self._host.login}
+        asked = {**about, "staged": secrets.token_hex(8), "reader": self._host.login}
         try:
             yield asked
+        except LostError:
+            raise
         except BaseException:
             self._forget(**asked)
             raise
@@ -182,9 +186,8 @@ class HostFolder:
             self._asked("forgotten", **about)
 
     def _asked(self, state: str, *, is_long: bool = False, **more: Any) -> dict[str, Any]:
-        found = self._host.ask(
-            "_backup_folder", is_long=is_long, root=self._root, below=self._below, record=RECORD, state=state, **more
-        )
+        of_it = {"root": self._root, "below": self._below, "record": RECORD, "folder": host_backup.FOLDER}
+        found = self._host.ask("_backup_folder", is_long=is_long, **of_it, state=state, **more)
         if unfit := found.get("unfit"):
             path, (what, remedy) = PurePosixPath(unfit["path"]), _UNFIT[unfit["why"]]
             whole = PurePosixPath(self._root)
@@ -212,6 +215,11 @@ class HostFolder:
         if len(content) != length:
             raise self._host.refused(f"it answered {len(content)} of {length} bytes")
         into.write(content)
+
+
+def _path(there: Mapping[str, Any]) -> str:
+    """Path on the host of a file on its way."""
+    return f"{host_backup.FOLDER}/{there['staged']}"
 
 
 @contextmanager

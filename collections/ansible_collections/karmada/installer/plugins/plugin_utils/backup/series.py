@@ -63,7 +63,7 @@ def placed(run: Run, beside: Iterable[Mapping[str, Any]], alone: str = "") -> st
 
     Then whatever needs the backups tells why. ``alone`` as of ``wanted``, where not all objects are valid.
     """
-    for only in ("", alone):
+    for only in dict.fromkeys(("", alone)):
         try:
             found = wanted(run, beside, only)
         except (ApiError, ProblemsError):

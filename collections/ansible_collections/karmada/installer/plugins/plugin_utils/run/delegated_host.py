@@ -101,7 +101,7 @@ class DelegatedHost:
         except host_bounds.AnswerUnboundedError as error:
             raise self.refused(f"{error}; nothing of that is used") from None
         except AnsibleError as error:
-            raise ProblemsError(self._problem(redacted(str(error)))) from None
+            raise host_access.LostError(self._problem(redacted(str(error)))) from None
 
     def _problem(self, refusal: str) -> Problem:
         """Problem of a host that says this, or of which Ansible says it."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -213,7 +214,10 @@ class HostAction(StepAction):
 
 def login_of(action: StepAction, host: str) -> str:
     """User that the connection of an action to this host logs in. Raises ProblemsError if the host does not tell."""
-    named = action._connection.get_option("remote_user") or action._play_context.remote_user
+    named = action._play_context.remote_user
+    # Connections without SSH, such as the one to a host that is this machine, have no such option.
+    with contextlib.suppress(KeyError):
+        named = action._connection.get_option("remote_user") or named
     if named:
         return str(named)
     # Then the SSH configuration here says who logs in.

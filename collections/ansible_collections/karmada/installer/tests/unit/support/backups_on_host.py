@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain host in a directory that has backups: its module is a call, and files come and go by copies instead of SSH."""
+"""A plain host in a directory that has backups: its module is a call, and files come and go by copies."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class HostOfBackups:
         """As SFTP writes a file: into the one that is there."""
         self.moved.append(there)
         assert self.path(there).stat().st_mode & 0o777 == 0o600
-        with open(here, "rb") as source, self.path(there).open("r+b") as sink:
+        with Path(here).open("rb") as source, self.path(there).open("r+b") as sink:
             shutil.copyfileobj(source, sink)
 
     def fetch_file(self, there: str, here: str) -> None:

@@ -55,9 +55,7 @@ def directory(tmp_path: Path) -> DirectoryTarget:
 
 
 @pytest.fixture(params=["here", "served", "on a host", "on a host, in pieces"])
-def target(
-    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[FolderTarget]:
+def target(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FolderTarget]:
     if request.param == "here":
         yield request.getfixturevalue("directory")
         return
@@ -387,7 +385,12 @@ def test_a_full_disk_here_is_no_fault_of_the_place_that_is_read(target: FolderTa
     put(target)
     account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
     bucket: Any = targets.opened(
-        wanted(S3("b", "https://s3.example.com", "us-west-2", "", "store")), "prod", None, lambda *_: account, no_claim, no_host
+        wanted(S3("b", "https://s3.example.com", "us-west-2", "", "store")),
+        "prod",
+        None,
+        lambda *_: account,
+        no_claim,
+        no_host,
     )
     body = StreamingBody(io.BytesIO(b"content"), 7)
     with Stubber(bucket._client) as stub:
