@@ -169,7 +169,7 @@ class HostFolder:
 
     @contextmanager
     def _on_its_way(self, **about: Any) -> Iterator[dict[str, Any]]:
-        """What is asked of a file that comes or goes in pieces; if that fails, nothing of it stays there."""
+        """Options of questions about a file that comes or goes in pieces; if that fails, nothing of it stays there."""
         # By a name of ours: what a host tells is in no command.
         asked = {**about, "staged": secrets.token_hex(8), "reader": self._host.login}
         try:
@@ -224,7 +224,7 @@ def _path(there: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _locally() -> Iterator[None]:
-    """What fails in this context is no error of the host."""
+    """Context in which what fails is no error of the host."""
     try:
         yield
     except OSError as error:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class DelegatedHost:
-    """That host. All methods raise ProblemsError if it is not reached, does not end, or answers what nobody asked."""
+    """Host of a step. Each method raises ProblemsError if it is not reached, does not end, or answers something else."""
 
     def __init__(self, action: KarmadaAction, entry: HostEntry, user: str) -> None:
         self._action, self._entry, self._user = action, entry, user
