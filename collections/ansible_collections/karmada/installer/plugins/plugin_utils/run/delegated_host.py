@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class DelegatedHost:
-    """Host of a step. Each method raises ProblemsError if it is not reached, does not end, or answers something else."""
+    """Host of a step. Each method raises ProblemsError if it is not reached, or does not answer as it should."""
 
     def __init__(self, action: KarmadaAction, entry: HostEntry, user: str) -> None:
         self._action, self._entry, self._user = action, entry, user
