@@ -308,7 +308,7 @@ def test_a_directory_of_a_host_has_them_listed_and_verified_and_the_newest_stays
     assert [(each["name"], each["ours"]) for each in listed["backups"]] == [(second["name"], True)]
     identity = tmp_path / "identity"
     identity.write_text(f"{KEY}\n")
-    (verified,) = site.step("verified", identity=str(identity))["verified"]
+    (verified,) = site.step("verified", name=second["name"], identity=str(identity))["verified"]
     assert verified["name"] == second["name"]
     assert verified["proofs"][:2] == ["stored", "decrypted"]
     assert "restored" in verified["proofs"]
@@ -320,4 +320,4 @@ def test_a_directory_of_a_host_has_them_listed_and_verified_and_the_newest_stays
     damaged[len(damaged) // 2] ^= 1
     (folder / "snapshot.age").write_bytes(damaged)
     with pytest.raises(ProblemsError, match=r"snapshot\.age"):
-        site.step("verified", identity=str(identity))
+        site.step("verified", name=second["name"], identity=str(identity))
