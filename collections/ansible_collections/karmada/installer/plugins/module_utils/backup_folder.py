@@ -130,7 +130,6 @@ class Folder:
                 if os.fstat(descriptor).st_size < offset:
                     raise OSError(errno.EIO, "what comes before is not there")
                 # A piece whose answer was lost comes once more.
-                stream.truncate(offset)
                 stream.seek(offset)
                 _written(content, stream)
 
