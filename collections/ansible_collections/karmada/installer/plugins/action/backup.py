@@ -31,10 +31,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
     number_of,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.delegated_host import DelegableAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 TAKEN, LISTED, VERIFIED, DRILLED = "taken", "listed", "verified", "drilled"
+#: State that tells which host the others have to be delegated to.
+PLACED = "placed"
 #: States for members of etcd on plain hosts, where TAKEN only says what is due: before a database is fetched, with what
 #: was fetched, and to make a backup of what was stored. Their hosts are locked for the first and the last of them.
 BEGUN, STORED, RECORDED = "begun", "stored", "recorded"
@@ -49,13 +51,13 @@ spec:
   target: {{directory: {{}}}}"""
 
 
-class ActionModule(KarmadaAction):
+class ActionModule(DelegableAction):
     """Take what is due, list what there is, verify one, or drill with one."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "state": {
             "type": "str",
-            "choices": [TAKEN, BEGUN, STORED, RECORDED, LISTED, VERIFIED, DRILLED],
+            "choices": [PLACED, TAKEN, BEGUN, STORED, RECORDED, LISTED, VERIFIED, DRILLED],
             "default": TAKEN,
         },
         "backups": {"type": "list", "elements": "dict", "default": []},
@@ -73,12 +75,11 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Work on each EtcdBackup; the failure of one keeps no other from its work."""
-        if arguments["state"] == BEGUN:
-            return _begun(run)
-        if arguments["state"] in (STORED, RECORDED):
-            return _of_fetched(run, arguments)
+        inner = {PLACED: _placed, BEGUN: _begun, STORED: _of_fetched, RECORDED: _of_fetched}
+        if step := inner.get(arguments["state"]):
+            return step(run, arguments)
         _refuse(run)
-        alone = arguments["now"] or arguments["only"]
+        alone = _alone(arguments)
         wanted = _wanted(run, arguments, alone)
         if not run.check:
             # Also where nothing is due: what a killed run has left here is not encrypted.
@@ -89,10 +90,18 @@ class ActionModule(KarmadaAction):
             return {"changed": False, "verified": _verified(run, wanted, arguments["name"], arguments["identity"])}
         if arguments["state"] == DRILLED:
             return {"changed": False, "drilled": _drilled(run, wanted, arguments["name"], arguments["identity"])}
+        if problem := series.at_risk(run, wanted, arguments["backups"]):
+            run.tell(problem)
         # One that is asked for is taken alone.
         if alone:
             wanted = [_named(run, wanted, alone, "backup_now" if arguments["now"] else "backup_only")]
         return _taken(run, wanted, arguments, at_once=bool(arguments["now"]))
+
+
+def _alone(arguments: dict[str, Any]) -> str:
+    """Name of the only EtcdBackup that is asked for; empty if all are."""
+    name: str = arguments["now"] or arguments["only"]
+    return name
 
 
 def _taken(run: Run, wanted: list[Wanted], arguments: dict[str, Any], *, at_once: bool) -> dict[str, Any]:
@@ -209,7 +218,11 @@ def _troubles(run: Run, problems: Iterable[Problem]) -> list[str]:
     return [str(each) for each in found]
 
 
-def _begun(run: Run) -> dict[str, Any]:
+def _placed(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"changed": False, "host": series.placed(run, arguments["backups"], _alone(arguments))}
+
+
+def _begun(run: Run, _arguments: dict[str, Any]) -> dict[str, Any]:
     """Begin one with the hosts locked: who is asked, and the key that signs, which every host has to have first."""
     run.store.read_again(run)
     _require_hosts(run)

@@ -9,11 +9,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_ove
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned, turned
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.delegated_host import DelegableAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
-class ActionModule(KarmadaAction):
+class ActionModule(DelegableAction):
     """Begin a hand-over or its way back, and take its next step."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {

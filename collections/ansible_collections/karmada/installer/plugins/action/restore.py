@@ -17,11 +17,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.take_over import TakingOver
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned, turned
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.delegated_host import DelegableAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
-class ActionModule(KarmadaAction):
+class ActionModule(DelegableAction):
     """Begin a restore, take its next step, note the end of one that the role has taken, or remove its old data."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {

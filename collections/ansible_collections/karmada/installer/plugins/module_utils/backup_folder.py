@@ -49,6 +49,7 @@ LENGTH = struct.Struct(">I")
 _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_GO_ON = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # A pipe would keep whoever opens it waiting for one who writes.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 #: Answers of file systems without hard links.
@@ -100,28 +101,58 @@ class Folder:
 
     def put(self, name: str, file: str, content: Any, size: int) -> None:
         """Store what ``content.read`` gives under a name that is not taken, and have it on the disk when it returns."""
+        # By chance, so that who sends a file again meets nothing of an attempt that may still be under way.
+        attempt = secrets.token_hex(4)
+        self.begin(name, file, attempt, size)
+        try:
+            self.go_on(name, file, attempt, 0, content)
+            self.end(name, file, attempt)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.give_up(name, file, attempt)
+            raise
+
+    def begin(self, name: str, file: str, attempt: str, size: int) -> None:
+        """Begin a file of ``size`` bytes under a name that is not taken; ``attempt`` is a word for this one alone."""
         (self._path / _checked(name)).mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._opened(name) as at:
             if _is_there(at, _checked(file)):
                 raise FileExistsError(errno.EEXIST, "File exists")
             if self.free() < size:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            # By chance, so that who sends a file again meets nothing of an attempt that may still be under way.
-            part = f"{file}.{secrets.token_hex(4)}{PART}"
+            os.close(os.open(_part(file, attempt), _NEW, 0o600, dir_fd=at))
+
+    def go_on(self, name: str, file: str, attempt: str, offset: int, content: Any) -> None:
+        """Write what ``content.read`` gives at this byte of a file that was begun, and have it on the disk."""
+        with self._opened(name) as at:
+            descriptor = os.open(_part(file, attempt), _GO_ON, dir_fd=at)
+            with os.fdopen(descriptor, "wb", buffering=0) as stream:
+                if os.fstat(descriptor).st_size < offset:
+                    raise OSError(errno.EIO, "what comes before is not there")
+                # A piece whose answer was lost comes once more.
+                stream.seek(offset)
+                _written(content, stream)
+
+    def end(self, name: str, file: str, attempt: str) -> None:
+        """Give a file its name, unless that is taken."""
+        with self._opened(name) as at:
             try:
-                with os.fdopen(os.open(part, _NEW, 0o600, dir_fd=at), "wb", buffering=0) as stream:
-                    _written(content, stream)
-                _named(at, part, file)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(part, dir_fd=at)
-                raise
+                _named(at, _part(file, attempt), file)
+            except FileNotFoundError:
+                # The answer to that was lost, and it is asked once more.
+                if not _is_there(at, file):
+                    raise
             os.fsync(at)
         above = os.open(self._path, _FOLDER)
         try:
             os.fsync(above)
         finally:
             os.close(above)
+
+    def give_up(self, name: str, file: str, attempt: str) -> None:
+        """Delete what there is of a file that was begun, if its name was not given to it."""
+        with contextlib.suppress(FileNotFoundError), self._opened(name) as at:
+            os.unlink(_part(file, attempt), dir_fd=at)
 
     def get(self, name: str, file: str, into: Any) -> None:
         """Give the content of a file to ``into.write``."""
@@ -182,6 +213,10 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise OSError(errno.EINVAL, "is no name of a backup or of one of its files")
     return name
+
+
+def _part(file: str, attempt: str) -> str:
+    return f"{_checked(file)}.{_checked(attempt)}{PART}"
 
 
 def _is_there(at: int, file: str) -> bool:

@@ -23,6 +23,7 @@ extends_documentation_fragment:
 options:
   state:
     description:
+      - V(placed) tells which plain host the backups lie on, if they do. The other states have to be delegated to it.
       - V(taken) takes what is due, or what O(now) names, and deletes what is not kept any more after each success.
         Of members of etcd on plain hosts it only says what is due.
       - V(begun) says which hosts are to send and to prove a database, now that all are locked, and hands on the key
@@ -34,7 +35,7 @@ options:
       - V(drilled) starts etcd and kube-apiserver from it on the machine that Ansible runs on, reads every object, and
         tells how long that took. It needs O(identity).
     type: str
-    choices: [taken, begun, stored, recorded, listed, verified, drilled]
+    choices: [placed, taken, begun, stored, recorded, listed, verified, drilled]
     default: taken
   backups:
     description: The documents of kind EtcdBackup beside the document, as the inventory plugin has read them.
@@ -103,10 +104,18 @@ EXAMPLES = r"""
   karmada.installer.backup:
     backups: "{{ karmada_backups }}"
 
+- name: See which plain host backups lie on
+  karmada.installer.backup:
+    state: placed
+    backups: "{{ karmada_backups }}"
+  register: backup_placed
+
 - name: Take one now
   karmada.installer.backup:
     backups: "{{ karmada_backups }}"
     now: nightly
+  delegate_to: "{{ backup_placed.host | default(omit, true) }}"
+  become: "{{ backup_placed.host | length > 0 }}"
 """
 
 RETURN = r"""
@@ -121,6 +130,10 @@ on_hosts:
   returned: with the state taken, where one is due and members of etcd are on plain hosts
   type: list
   elements: str
+host:
+  description: The plain host that backups lie on; empty if they lie elsewhere.
+  returned: with the state placed
+  type: str
 sender:
   description: The host whose member is to send its database.
   returned: with the state begun

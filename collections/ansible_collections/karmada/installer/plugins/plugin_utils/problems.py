@@ -143,6 +143,7 @@ class Reason(StrEnum):
     # -- backups
     BACKUP_TARGET_UNUSABLE = "BackupTargetUnusable", "Where backups lie cannot be read or written."
     BACKUP_NOT_DELETED = "BackupNotDeleted", "Where backups lie, one that is not kept any more cannot be deleted."
+    BACKUP_AT_RISK = "BackupAtRisk", "The only backups lie where they would be lost together with data of etcd."
     BACKUP_MISSED = "BackupMissed", "Backups were due and have not been taken."
     QUARANTINED = "Quarantined", "A restore holds the control plane; it is released, or taken back, first."
     OLD_DATA_LEFT = "OldDataLeft", "Data of etcd that no member uses takes room."

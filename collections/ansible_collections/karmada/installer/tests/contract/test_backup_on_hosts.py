@@ -17,7 +17,7 @@ from typing import Any
 import pyrage
 import pytest
 from ansible_collections.karmada.installer.plugins.action import backup, etcd_member, etcd_snapshot
-from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_snapshot
+from ansible_collections.karmada.installer.plugins.module_utils import host_backup, host_lock, host_snapshot
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
 from ansible_collections.karmada.installer.plugins.modules import _etcd_member as member_module
 from ansible_collections.karmada.installer.plugins.modules import _etcd_snapshot as snapshot_module
@@ -26,9 +26,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record im
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.contract.test_backup_snapshot import programs
 from ansible_collections.karmada.installer.tests.contract.test_etcd_members import VERSIONS, Cluster
+from ansible_collections.karmada.installer.tests.unit.support.backups_on_host import HostOfBackups
 from ansible_collections.karmada.installer.tests.unit.support.host_tree import Host
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, remembered, seen
@@ -63,6 +65,8 @@ class Site:
         self.runs.see_all(seen(Stored().after(remembered(), on_hosts=False)))
         self.hosts = {name: Host(folder / name) for name in HOSTS}
         self.said: list[str] = []
+        #: the plain host whose directory has the backups, if it is not a directory of this machine
+        self.keeper: HostOfBackups | None = None
         (folder / "backups").mkdir()
         for host in self.hosts.values():
             host.path(FOLDER).mkdir(parents=True)
@@ -111,12 +115,13 @@ class Site:
         """Result of a step on the control plane."""
         run = self.runs.step(holder=HOLDER)
         run.connection, run.say = Connection(backups=str(self.folder / "backups")), self.said.append
+        run.delegated = self.keeper.delegated() if self.keeper else None
         step: Any = object.__new__(backup.ActionModule)
         common: dict[str, Any] = {"now": "nightly", "name": "", "identity": "", "at_once": True, "last": True}
         common |= {"sender": "", "restores": []}
         try:
             found: dict[str, Any] = step.perform(
-                run, {**common, "witness": "", "state": state, "backups": [nightly()], **arguments}
+                run, {**common, "witness": "", "only": "", "state": state, "backups": [self.document()], **arguments}
             )
         finally:
             run.close()
@@ -136,6 +141,16 @@ class Site:
         self.on(etcd_member, begun["witness"], **hashed)
         stored = self.step("stored", snapshot=found, **asked, **arguments)
         return self.step("recorded", snapshot=found, **arguments) if stored["stored"] else stored
+
+    def document(self) -> EtcdBackup:
+        """The EtcdBackup, of which the newest alone is kept on a host."""
+        found = nightly()
+        if self.keeper:
+            found["spec"]["target"] = {
+                "hostDirectory": {"host": self.keeper.name, "path": "/srv/backups", "prefix": ""}
+            }
+            found["spec"]["retention"] = {"hourly": 1, "daily": 0, "weekly": 0}
+        return found
 
     def made(self) -> record.Record:
         (path,) = (self.folder / "backups").rglob("manifest.json")
@@ -268,3 +283,41 @@ def test_on_a_host_it_streams(site: Site, etcd: Cluster) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
     assert found["size"] == host.path(host_snapshot.path_of("prod")).stat().st_size > 60_000_000
     host_snapshot.remove(host, "prod")
+
+
+def test_a_directory_of_a_host_has_them_listed_and_verified_and_the_newest_stays(
+    site: Site, etcd: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_backup, "PIECE", 4096)
+    monkeypatch.setattr(host_backup, "INLINE", 1024)
+    keeper = site.keeper = HostOfBackups(tmp_path / "keeper", "cp2")
+    keeper.path("/srv/backups").mkdir(parents=True)
+    first, second = site.take(), site.take()
+    assert (first["troubles"], second["troubles"]) == ([], [])
+    assert second["changes"] == [f"created Backup {second['name']}", f"deleted Backup {first['name']}"]
+    (folder,) = keeper.path("/srv/backups/prod").iterdir()
+    assert (folder.name, sorted(each.name for each in folder.iterdir())) == (
+        second["name"],
+        sorted((record.SNAPSHOT, record.KEYS, record.RECORD)),
+    )
+    # They came in pieces, of which nothing is left, here or there.
+    assert len(keeper.moved) > 4
+    assert (keeper.left, site.left()) == ([], [])
+    (listed,) = site.step("listed")["backups"]
+    assert listed["target"] == "host cp2: /srv/backups/prod"
+    assert [(each["name"], each["ours"]) for each in listed["backups"]] == [(second["name"], True)]
+    identity = tmp_path / "identity"
+    identity.write_text(f"{KEY}\n")
+    (verified,) = site.step("verified", name=second["name"], identity=str(identity))["verified"]
+    assert verified["name"] == second["name"]
+    assert verified["proofs"][:2] == ["stored", "decrypted"]
+    assert "restored" in verified["proofs"]
+    stored = b"".join(each.read_bytes() for each in folder.iterdir())
+    assert CANARY not in stored
+    assert CANARY in pyrage.decrypt((folder / "snapshot.age").read_bytes(), [KEY])
+    # Who has changed it there is found out.
+    damaged = bytearray((folder / "snapshot.age").read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (folder / "snapshot.age").write_bytes(damaged)
+    with pytest.raises(ProblemsError, match=r"snapshot\.age"):
+        site.step("verified", name=second["name"], identity=str(identity))

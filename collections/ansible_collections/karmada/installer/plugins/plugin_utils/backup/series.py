@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -13,11 +13,11 @@ from typing import Any
 from ..api_object import Object
 from ..components.state import PART_RELEASED, RELEASED, UNDONE, State
 from ..document import backups, manifest, restores
-from ..document.backups import Wanted
+from ..document.backups import HostDirectory, Wanted
 from ..kube.errors import ApiError
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
-from . import claim, due, record, retention, targets
+from . import claim, due, host_folder, record, retention, targets
 from .record import RECORD, Record
 from .targets import Target
 
@@ -58,6 +58,33 @@ def names(run: Run, beside: Iterable[Mapping[str, Any]]) -> list[str] | None:
         return None
 
 
+def placed(run: Run, beside: Iterable[Mapping[str, Any]], alone: str = "") -> str:
+    """Name of the plain host with the backups that lie on one; empty if none do, or nobody can tell which.
+
+    Then whatever needs the backups tells why. ``alone`` as of ``wanted``, where not all objects are valid.
+    """
+    for only in dict.fromkeys(("", alone)):
+        try:
+            found = wanted(run, beside, only)
+        except (ApiError, ProblemsError):
+            continue
+        # The documents were refused if there were several.
+        return next((each.target.host for each in found if isinstance(each.target, HostDirectory)), "")
+    return ""
+
+
+def at_risk(run: Run, all_wanted: Sequence[Wanted], beside: Iterable[Mapping[str, Any]]) -> Problem | None:
+    """Warning if all backups lie on a plain host that has a member of etcd, too; None if not, or nobody can tell."""
+    hosts = {each.target.host if isinstance(each.target, HostDirectory) else "" for each in all_wanted}
+    name = hosts.pop() if len(hosts) == 1 else ""
+    of_etcd = any(each.name == name and "etcd" in each.roles for each in run.spec.hosts)
+    if not of_etcd or len(names(run, beside) or ()) != len(all_wanted):
+        return None
+    what = f"all backups lie on host {name}, which has a member of etcd: who loses it loses that member and all of them"
+    remedy = "write an EtcdBackup with another target, too, or name a host without etcd"
+    return replace(Problem.warning(what, Reason.BACKUP_AT_RISK, f"host {name}"), remedy=remedy)
+
+
 def _objects(run: Run) -> list[Object]:
     found: list[Object] = run.home.list(manifest.API_VERSION, backups.KIND, run.deployment["metadata"]["namespace"])
     return found
@@ -67,8 +94,8 @@ def opened(run: Run, series: Wanted) -> Target:
     """Target of an EtcdBackup, closed with the step: the same one for all that lead there. Raises ProblemsError."""
 
     def made() -> _Closing:
-        in_claim = partial(claim.opened, run)
-        return _Closing(targets.opened(series, run.name, run.connection.backups, run.secret, in_claim))
+        elsewhere = {"in_claim": partial(claim.opened, run), "on_host": partial(host_folder.opened, run)}
+        return _Closing(targets.opened(series, run.name, run.connection.backups, run.secret, **elsewhere))
 
     return run.shared(("target", series.target, run.connection.backups), made)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places where backups lie: a directory of this machine, a volume claim (``claim``), or a bucket of S3 (``s3``).
+"""Places where backups lie: a directory of this machine or of a plain host (``host_folder``), a volume claim
+(``claim``), or a bucket of S3 (``s3``).
 
 Every place has the same paths: ``<prefix>/<deployment>/<name>/<file>``. A file is never written twice. The record comes
 last and goes first, so a backup whose record is there is whole; what has none is what a killed run has left.
@@ -17,7 +18,7 @@ from typing import BinaryIO, Protocol
 
 from ansible_collections.karmada.installer.plugins.module_utils.backup_folder import Folder
 
-from ..document.backups import S3, Directory, VolumeClaim, Wanted
+from ..document.backups import CLAIM, ON_HOST, S3, Directory, HostDirectory, VolumeClaim, Wanted
 from ..problems import Problem, ProblemsError, Reason
 from . import workplace
 from .encryption import Hashed, Writable
@@ -238,14 +239,17 @@ def opened(
     directory: str | None,
     secret: Callable[[str, str], Mapping[str, bytes]],
     in_claim: Callable[[VolumeClaim, str], Target],
+    on_host: Callable[[HostDirectory, str], Target],
 ) -> Target:
     """Target of an EtcdBackup. ``directory`` is what the inventory source names; ``secret`` reads a Secret, by its name
-    and the field that names it; ``in_claim`` opens a volume claim, named by that field. Raises ProblemsError if the
-    place is not described completely.
+    and the field that names it; ``in_claim`` opens a volume claim and ``on_host`` a directory of a plain host, each
+    named by that field. Raises ProblemsError if the place is not described completely, or cannot be opened.
     """
     target = wanted.target
     if isinstance(target, VolumeClaim):
-        return in_claim(target, f"{wanted.place}: spec.target.persistentVolumeClaim")
+        return in_claim(target, f"{wanted.place}: spec.target.{CLAIM}")
+    if isinstance(target, HostDirectory):
+        return on_host(target, f"{wanted.place}: spec.target.{ON_HOST}")
     if isinstance(target, Directory):
         if directory is None:
             remedy = "name a directory in the inventory source: backups: ./backups"

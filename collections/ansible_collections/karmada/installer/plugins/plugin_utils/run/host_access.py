@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import run_process
-from ..problems import Problem, Reason
+from ..problems import Problem, ProblemsError, Reason
 
 #: Oldest Python that our modules run on.
 OLDEST_PYTHON = (3, 9)
@@ -268,6 +268,10 @@ REASONS: tuple[Refusal, ...] = (
         "see that it is switched on, and that there is a way to its address from here",
     ),
 )
+
+
+class LostError(ProblemsError):
+    """A host is not reached, or not any more: whatever is asked of it next would only wait."""
 
 
 def says_too_little(refusal: str) -> bool:

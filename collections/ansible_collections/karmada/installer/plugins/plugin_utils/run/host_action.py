@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -170,16 +171,7 @@ class HostAction(StepAction):
 
     def login(self) -> str:
         """User of the connection, who brings and fetches files without any right of root's. Raises ProblemsError."""
-        named = self._connection.get_option("remote_user") or self._play_context.remote_user
-        if named:
-            return str(named)
-        # Then the SSH configuration here says who logs in.
-        found = self._low_level_execute_command("id -un", sudoable=False)
-        told = str(found.get("stdout") or "").strip()
-        if found.get("rc") or not _USER.fullmatch(told):
-            what, remedy = "it does not tell as whom SSH logs in there", "look after this host, and run again"
-            raise ProblemsError(Problem(what, f"host {self.host_name}", remedy, reason=Reason.HOST_STEP_FAILED))
-        return told
+        return login_of(self, self.host_name)
 
     def tell_unused(self, found: Mapping[str, Any], refusal: str, consequence: str) -> None:
         """Name this host in the report because its answer is not used; ``found`` and ``refusal`` as of ``refusal_of``.
@@ -218,6 +210,23 @@ class HostAction(StepAction):
         term: dict[str, Any] = {} if silence is None else {"silence": silence}
         found = self.on_host("_host_state", name=self.karmada.name, holder=self.karmada.holder, state="kept", **term)
         return found if found.get("failed") else {}
+
+
+def login_of(action: StepAction, host: str) -> str:
+    """User that the connection of an action to this host logs in. Raises ProblemsError if the host does not tell."""
+    named = action._play_context.remote_user
+    # Connections without SSH, such as the one to a host that is this machine, have no such option.
+    with contextlib.suppress(KeyError):
+        named = action._connection.get_option("remote_user") or named
+    if named:
+        return str(named)
+    # Then the SSH configuration here says who logs in.
+    found = action._low_level_execute_command("id -un", sudoable=False)
+    told = str(found.get("stdout") or "").strip()
+    if found.get("rc") or not _USER.fullmatch(told):
+        what, remedy = "it does not tell as whom SSH logs in there", "look after this host, and run again"
+        raise ProblemsError(Problem(what, f"host {host}", remedy, reason=Reason.HOST_STEP_FAILED))
+    return told
 
 
 def _no_host(name: str) -> Problem:

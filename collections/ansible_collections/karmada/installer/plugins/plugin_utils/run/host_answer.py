@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ansible_collections.karmada.installer.plugins.module_utils import host_reach
+from ansible_collections.karmada.installer.plugins.module_utils import host_backup, host_reach
 
 from ..document import crd
 from ..redaction import printable
@@ -133,6 +133,20 @@ _FAULT = _fields(
     },
     detail=_LINES,
 )
+#: Name of a backup or of a file of one. An empty record has none.
+_PLAIN = {"type": "string", "maxLength": 255, "pattern": "^[!-~]*$"}
+_BACKUPS = _fields(
+    *("unfit", "fault", "free", "entries", "records", "size", "length", "content"),
+    changed={"type": "boolean"},
+    unfit=_fields(path=_PATH, why={"type": "string", "enum": [*host_backup.UNFIT]}),
+    fault=_fields(errno=_WORD, text=_TEXT),
+    free=_NUMBER,
+    entries=_list({"type": "array", "minItems": 2, "maxItems": 2, "items": _PLAIN}, host_backup.MOST_FILES),
+    records=_map(_CONTENT, host_backup.MOST_FILES),
+    size=_NUMBER,
+    length={"type": "integer", "minimum": 0, "maximum": host_backup.PIECE},
+    content=_fields(base64=_CONTENT),
+)
 _DIFF = _fields(
     *("before", "after", "before_header", "after_header", "prepared"),
     before=_LINES,
@@ -171,6 +185,7 @@ _FORMS: Mapping[str, crd.Schema] = {
         "installed", "removed", changed=_YES, installed=_list(_PATH, 4096), removed=_list(_PATH, 4096)
     ),
     "_host_state": _READ,
+    "_backup_folder": _BACKUPS,
     "_etcd_member": _fields(changed=_YES, answer=_ETCD),
     "_etcd_room": _CHANGED,
     "_etcd_snapshot": _fields(changed=_YES, size=_NUMBER, acknowledged=_NUMBER),

@@ -41,6 +41,7 @@ from .place import Place
 from .snapshot import Live, Snapshot
 
 if TYPE_CHECKING:
+    from .delegated_host import DelegatedHost
     from .host_observation import HostObservation
     from .host_view import HostView
 
@@ -53,6 +54,9 @@ class Run(Facts):
 
     ``place`` tells where the instance runs and what depends on that, ``store`` keeps its state.
     """
+
+    #: Plain host that the task of this step is delegated to; None where it is not.
+    delegated: DelegatedHost | None = None
 
     def __init__(
         self,

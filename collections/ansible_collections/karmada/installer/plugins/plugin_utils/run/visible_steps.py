@@ -35,7 +35,7 @@ PLUMBING = frozenset(
         *("etcd_member", "host_observe", "hosts_leaving", "hosts_outcome", "journal", "member_log", "reach_from_host"),
         *("reach_targets", "report", "require_document", "ssh_files", "instance"),
         *("member_leave confirm", "uninstall confirm", "host_components compared"),
-        *("backup begun", "etcd_snapshot"),
+        *("backup begun", "backup placed", "etcd_snapshot"),
         *(
             "restore delivered",
             "restore forgotten",

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import configparser
 import re
+from datetime import timedelta
 
 import yaml
-from ansible_collections.karmada.installer.plugins.module_utils import backup_folder
+from ansible_collections.karmada.installer.plugins.module_utils import backup_folder, host_backup
 from ansible_collections.karmada.installer.plugins.module_utils.host_state import STATE_FOLDER
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import claim, record, s3, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import claim, record, s3, targets, workplace
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import from_files, to_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import backup_claim, units
-from ansible_collections.karmada.installer.tests.unit.support import documentation, samples
+from ansible_collections.karmada.installer.tests.unit.support import documentation, runs_on_hosts, samples
 
 PAGE = (documentation.REPOSITORY / "docs/guides/backup.md").read_text(encoding="utf-8")
 
@@ -57,12 +59,16 @@ def test_files_on_hosts_are_those_of_the_api_server() -> None:
 def test_examples_are_backups_that_are_accepted_and_name_keys_that_are_read() -> None:
     blocks = re.findall(r"^ *```yaml\n(.*?)^ *```", PAGE, flags=re.MULTILINE | re.DOTALL)
     written = [yaml.safe_load(each) for each in blocks if "kind: EtcdBackup" in each]
-    found = {
-        each["metadata"]["name"]: backups.Wanted.of(each) for each in backups.resolved(written, samples.document({}))
-    }
+    in_pods, on_hosts = samples.document({}), runs_on_hosts.deployment()
+    found = {}
+    for each in written:
+        of_host = backups.ON_HOST in each["spec"]["target"]
+        (one,) = backups.resolved([each], on_hosts if of_host else in_pods)
+        found[one["metadata"]["name"]] = backups.Wanted.of(one)
     assert {name: type(each.target) for name, each in found.items()} == {
         "hourly": backups.S3,
         "nightly": backups.VolumeClaim,
+        "weekly": backups.HostDirectory,
     }
     for key in (s3.ACCESS_KEY, s3.SECRET_KEY, s3.AUTHORITY):
         assert f"`{key}`" in PAGE
@@ -79,6 +85,14 @@ def test_what_a_volume_claim_needs_is_what_its_pod_has() -> None:
     assert of_pod["securityContext"]["runAsUser"] == of_pod["securityContext"]["fsGroup"]
     assert (backup_folder.LONELY_SECONDS, claim.READY_SECONDS) == (120.0, 180.0)
     for told in ("ends\ntwo minutes later", "up to\n  three minutes", "or no node for it, after three"):
+        assert re.sub(r"\s+", " ", told) in re.sub(r"\s+", " ", PAGE)
+
+
+def test_what_a_directory_of_a_host_needs_is_what_is_asked_of_it() -> None:
+    assert f"in pieces of {host_backup.PIECE >> 20} MiB by `{host_backup.FOLDER}`" in PAGE
+    assert host_backup.LEFT_SECONDS == 2 * 3600
+    assert timedelta(days=1) == targets.ABANDONED
+    for told in ("from two hours on", "as in any other target, after a day", f"(`{Reason.BACKUP_AT_RISK.value}`)"):
         assert re.sub(r"\s+", " ", told) in re.sub(r"\s+", " ", PAGE)
 
 

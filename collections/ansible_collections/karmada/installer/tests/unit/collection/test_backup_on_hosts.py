@@ -43,6 +43,7 @@ PLAY = """\
   tasks:
     - ansible.builtin.import_role:
         name: karmada.installer.backup
+        tasks_from: {tasks}
         rolespec_validate: false
 """
 STORED = {"stored": True, "anew": False, "troubles": [], "changed": False}
@@ -57,18 +58,24 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def played(folder: Path, code: int = 0, **answers: Any) -> tuple[list[tuple[str, str, dict[str, Any]]], str]:
-    """Steps in their order, each with its host and what it was given, and the output."""
+def played(
+    folder: Path, code: int = 0, tasks: str = "main", *, grouped: bool = False, **answers: Any
+) -> tuple[list[tuple[str, str, dict[str, Any]]], str]:
+    """Steps in their order, each with its host and what it was given, and the output.
+
+    ``grouped``: the hosts are in the group that the inventory has for a control plane on plain hosts.
+    """
     collection = folder / "ansible_collections/karmada/installer"
     (collection / "plugins/action").mkdir(parents=True)
     for name in STEPS:
         (collection / f"plugins/action/{name}.py").write_text(STAND_IN)
     (collection / "roles").symlink_to(COLLECTION / "roles")
-    (folder / "play.yml").write_text(PLAY)
+    (folder / "play.yml").write_text(PLAY.format(tasks=tasks))
     (folder / "answers").write_text(json.dumps({**ANSWERS, **{k.replace("_", " "): v for k, v in answers.items()}}))
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
     hosts = {"karmada_control": {}} | {name: {"karmada_host": {"name": name}} for name in HOSTS}
-    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": here}}))
+    groups = {"karmada_on_hosts": {"hosts": {key: {} for key in hosts}}} if grouped else {}
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": here}, **groups}))
     done = ansible_commands.run(
         *("ansible-playbook", "-i", "hosts.json", "play.yml"),
         directory=folder,
@@ -132,3 +139,34 @@ def test_the_failure_of_one_keeps_no_other_from_its_work_and_the_run_fails(tmp_p
     assert [told["now"] for name, _host, told in steps if name == "backup stored"] == ["disk", "share"]
     assert [told["now"] for name, _host, told in steps if name == "backup recorded"] == ["share"]
     assert "the bucket is away; no room" in said
+
+
+def hosts_of(steps: list[tuple[str, str, dict[str, Any]]], *names: str) -> set[str]:
+    return {host for name, host, _given in steps if name in names}
+
+
+OPENING = ("backup", "backup stored", "backup recorded", "backup listed")
+
+
+def test_what_opens_a_target_is_done_by_the_connection_of_the_host_that_has_the_backups(tmp_path: Path) -> None:
+    steps, _ = played(tmp_path, grouped=True, backup_placed=[{"host": "h1"}])
+    assert order(steps)[0] == "backup placed"
+    assert [name for name, _host, _given in steps].count("backup placed") == 1
+    assert hosts_of(steps, *OPENING) == {"h1"}
+    assert hosts_of(steps, "backup placed", "backup begun") == {"karmada_control"}
+
+
+@pytest.mark.parametrize("placed", [{"host": ""}, {}], ids=["nowhere", "untold"])
+def test_where_no_host_has_them_nothing_is_delegated(tmp_path: Path, placed: dict[str, str]) -> None:
+    steps, _ = played(tmp_path, grouped=True, backup_placed=[placed])
+    assert hosts_of(steps, "backup placed", "backup begun", *OPENING) == {"karmada_control"}
+
+
+@pytest.mark.parametrize(("tasks", "state"), [("list", "listed"), ("verify", "verified"), ("drill", "drilled")])
+def test_whoever_reads_backups_is_delegated_to_their_host(tmp_path: Path, tasks: str, state: str) -> None:
+    told = {"backup_drilled": [{"drilled": []}], "backup_placed": [{"host": "h3"}]}
+    steps, _ = played(tmp_path, tasks=tasks, grouped=True, **told)
+    assert [(name, host) for name, host, _given in steps] == [
+        ("backup placed", "karmada_control"),
+        (f"backup {state}", "h3"),
+    ]

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.in_pods import InPods
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts
-from ansible_collections.karmada.installer.tests.unit.collection.test_backup_on_hosts import STAND_IN
-from ansible_collections.karmada.installer.tests.unit.collection.test_backup_on_hosts import order as order_of
+from ansible_collections.karmada.installer.tests.unit.collection.test_backup_on_hosts import STAND_IN, order
 from ansible_collections.karmada.installer.tests.unit.support import ansible_commands
 
 HOSTS = ("h1", "h2")
@@ -33,6 +32,7 @@ PLAY = """\
         rolespec_validate: false
 """
 LOOK = ["restore_on_host seen"]
+PLACED = "backup placed"
 #: What is decided is on every host before anything is done there.
 DECIDE = [*LOOK, "restore next", "journal written"]
 
@@ -97,6 +97,11 @@ def played(
     )
     assert done.returncode == code, done.stdout + done.stderr
     return [tuple(json.loads(line)) for line in (folder / "log").read_text().splitlines()]
+
+
+def order_of(steps: list[tuple[str, str, dict[str, Any]]]) -> list[str]:
+    """Order without the question which host has the backups; tests of its own show what comes of it."""
+    return order([each for each in steps if each[0] != PLACED])
 
 
 def after_begin(steps: list[tuple[str, str, dict[str, Any]]]) -> list[str]:
@@ -322,3 +327,47 @@ def test_a_hand_over_in_pods_asks_no_host(tmp_path: Path) -> None:
     assert {host for _name, host, _given in steps} == {"karmada_control"}
     turns = [given for name, _host, given in steps if name == "hand_over next"]
     assert [each["step"] for each in turns] == ["", "", "StartAll"]
+
+
+#: What a step answers that holds members.
+HOLDING: dict[str, Any] = {"restore__held": [{"anew": False}]}
+
+
+def hosts_of(steps: list[tuple[str, str, dict[str, Any]]], *names: str) -> set[str]:
+    return {host for name, host, _given in steps if name in names}
+
+
+def test_a_restore_of_what_lies_on_a_host_goes_by_its_connection(tmp_path: Path) -> None:
+    steps = played(
+        tmp_path, step("Prepare", "prepared"), step("Release", "held"), **HOLDING, backup__placed=[{"host": "h2"}]
+    )
+    opening = ("restore judged", "restore begun", "restore next", "restore delivered", "restore held")
+    assert {name for name, _host, _given in steps} >= set(opening)
+    assert hosts_of(steps, *opening) == {"h2"}
+    assert hosts_of(steps, "restore forgotten", PLACED) == {"karmada_control"}
+    # It is asked once, and hosts are worked on as ever.
+    assert [name for name, _host, _given in steps].count(PLACED) == 1
+    assert hosts_of(steps, "restore_on_host made") == set(HOSTS)
+
+
+@pytest.mark.parametrize("entry", ["release", "undo"])
+def test_each_way_out_of_a_restore_knows_the_host_with_the_backups(tmp_path: Path, entry: str) -> None:
+    steps = played(tmp_path, step("Close"), entry=entry, backup__placed=[{"host": "h2"}])
+    assert hosts_of(steps, "restore next") == {"h2"}
+
+
+def test_a_hand_over_stores_its_final_backup_on_the_host_that_is_named(tmp_path: Path) -> None:
+    steps = played(
+        tmp_path,
+        step("BackUp", "backed_up"),
+        role="hand_over",
+        backup__placed=[{"host": "h2"}],
+        backup__begun=[{"sender": "h1", "witness": "h2"}],
+        etcd_snapshot=[{"file": "/cache/run-2/snapshot.db", "revision": 70}],
+        backup__stored=[{"stored": True, "anew": False, "troubles": []}],
+        backup__recorded=[{"changed": True, "name": "prod-1", "anew": False, "troubles": []}],
+    )
+    opening = ("hand_over begun", "hand_over next", "backup stored", "backup recorded")
+    assert {name for name, _host, _given in steps} >= set(opening)
+    assert hosts_of(steps, *opening) == {"h2"}
+    assert hosts_of(steps, "etcd_snapshot") == {"h1"}

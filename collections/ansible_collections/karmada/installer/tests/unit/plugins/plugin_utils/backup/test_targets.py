@@ -18,12 +18,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.module_utils import host_backup
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, series, targets
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import KEYS, RECORD, SNAPSHOT, StoredFile
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget, FolderTarget
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import (
     S3,
     Directory,
+    HostDirectory,
     Retention,
     VolumeClaim,
     Wanted,
@@ -31,6 +33,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.support import served_folder
+from ansible_collections.karmada.installer.tests.unit.support.backups_on_host import HostOfBackups
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
@@ -51,10 +54,21 @@ def directory(tmp_path: Path) -> DirectoryTarget:
     return found
 
 
-@pytest.fixture(params=["here", "served"])
-def target(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[FolderTarget]:
+@pytest.fixture(params=["here", "served", "on a host", "on a host, in pieces"])
+def target(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FolderTarget]:
     if request.param == "here":
         yield request.getfixturevalue("directory")
+        return
+    if request.param != "served":
+        if "pieces" in request.param:
+            monkeypatch.setattr(host_backup, "PIECE", 3)
+            monkeypatch.setattr(host_backup, "INLINE", 0)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.parent / "cache"))
+        host = HostOfBackups(tmp_path.parent)
+        there = host.target(f"/{tmp_path.name}")
+        there.check()
+        yield there
+        assert host.left == []
         return
     with served_folder.serving(tmp_path, "site-a/prod") as served:
         found = served.target()
@@ -201,12 +215,16 @@ def test_what_cannot_be_deleted_is_told_as_such(directory: DirectoryTarget, monk
 # -- which target ------------------------------------------------------------------------------------------------------
 
 
-def wanted(target: S3 | Directory | VolumeClaim) -> Wanted:
+def wanted(target: S3 | Directory | HostDirectory | VolumeClaim) -> Wanted:
     return Wanted("nightly", (), schedule_of("", ""), False, target, Retention(24, 7, 4))
 
 
 def no_secret(_name: str, _where: str) -> dict[str, bytes]:
     raise AssertionError("no Secret was named")
+
+
+def no_host(_directory: HostDirectory, _field: str) -> targets.Target:
+    raise AssertionError("nobody asks for a host")
 
 
 def no_claim(_claim: VolumeClaim, _field: str) -> targets.Target:
@@ -220,15 +238,18 @@ def test_a_volume_claim_is_opened_by_who_knows_the_host_cluster(directory: Direc
         asked.append(given)
         return directory
 
-    assert targets.opened(wanted(claim), "prod", None, no_secret, in_claim) is directory
+    assert targets.opened(wanted(claim), "prod", None, no_secret, in_claim, no_host) is directory
     assert asked == [(claim, "EtcdBackup nightly: spec.target.persistentVolumeClaim")]
+    there = HostDirectory("etcd1", "/srv/backups", "site-a")
+    assert targets.opened(wanted(there), "prod", None, no_secret, no_claim, in_claim) is directory
+    assert asked[1:] == [(there, "EtcdBackup nightly: spec.target.hostDirectory")]
 
 
 def test_a_directory_is_that_of_the_inventory_source(tmp_path: Path) -> None:
-    found = targets.opened(wanted(Directory("site-a")), "prod", str(tmp_path), no_secret, no_claim)
+    found = targets.opened(wanted(Directory("site-a")), "prod", str(tmp_path), no_secret, no_claim, no_host)
     assert found.where == f"{tmp_path}/site-a/prod"
     with pytest.raises(ProblemsError) as error:
-        targets.opened(wanted(Directory("")), "prod", None, no_secret, no_claim)
+        targets.opened(wanted(Directory("")), "prod", None, no_secret, no_claim, no_host)
     assert "EtcdBackup nightly: spec.target.directory: needs a directory" in told(error)
     assert "backups: ./backups" in str(error.value)
 
@@ -237,7 +258,7 @@ def test_a_directory_is_that_of_the_inventory_source(tmp_path: Path) -> None:
 def test_an_account_that_is_not_whole_is_told(secret: dict[str, bytes]) -> None:
     bucket = S3("backups", "https://s3.example.com", "us-east-1", "", "store")
     with pytest.raises(ProblemsError) as error:
-        targets.opened(wanted(bucket), "prod", None, lambda _name, _where: secret, no_claim)
+        targets.opened(wanted(bucket), "prod", None, lambda _name, _where: secret, no_claim, no_host)
     (problem,) = error.value.problems
     assert problem.reason is Reason.INVALID_SECRET
     assert problem.where == "EtcdBackup nightly: spec.target.s3.secretRef"
@@ -258,14 +279,14 @@ def test_nothing_of_the_users_own_settings_counts(tmp_path: Path, monkeypatch: p
         monkeypatch.setenv(name, value)
     account = {"accessKeyID": b"ours\n", "secretAccessKey": b"secret\n"}
     bucket = S3("backups", "https://s3.example.com:9000/", "us-west-2", "a/b", "store")
-    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim)
+    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim, no_host)
     assert target.where == "s3://backups/a/b/prod/"
     meta = target._client.meta
     assert (meta.endpoint_url.rstrip("/"), meta.region_name) == ("https://s3.example.com:9000", "us-west-2")
     assert target._client._request_signer._credentials.access_key == "ours"
     target.close()
     bucket = S3("backups", "", "us-west-2", "", "store")
-    target = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim)
+    target = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim, no_host)
     assert target._client.meta.endpoint_url == "https://s3.us-west-2.amazonaws.com"
     target.close()
 
@@ -280,7 +301,7 @@ def test_nothing_of_the_users_own_settings_counts(tmp_path: Path, monkeypatch: p
 def test_a_bucket_that_lets_nothing_go(code: str, reason: Reason, part: str) -> None:
     account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
     bucket = S3("backups", "https://s3.example.com", "us-west-2", "", "store")
-    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim)
+    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim, no_host)
     with Stubber(target._client) as stub:
         stub.add_client_error("delete_object", code, "no", 403)
         with pytest.raises(ProblemsError) as error:
@@ -304,7 +325,7 @@ def test_a_bucket_that_lets_nothing_go(code: str, reason: Reason, part: str) -> 
 def test_answers_of_a_bucket_have_remedies(code: str, remedy: str) -> None:
     account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
     bucket = S3("backups", "https://s3.example.com", "us-west-2", "", "store")
-    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim)
+    target: Any = targets.opened(wanted(bucket), "prod", None, lambda _name, _where: account, no_claim, no_host)
     with Stubber(target._asking) as stub:
         stub.add_client_error("put_object", code, "no", 403)
         with pytest.raises(ProblemsError) as error:
@@ -332,7 +353,7 @@ def test_a_store_that_accepts_and_never_answers_is_told_soon(
     monkeypatch.setattr(s3, "ASK_SECONDS", 0.2)
     account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
     target: Any = targets.opened(
-        wanted(S3("b", silent_store, "us-west-2", "", "store")), "prod", None, lambda *_: account, no_claim
+        wanted(S3("b", silent_store, "us-west-2", "", "store")), "prod", None, lambda *_: account, no_claim, no_host
     )
     for ask in (target.check, target.names, lambda: target.abandoned(NOW)):
         begun = time.monotonic()
@@ -364,7 +385,12 @@ def test_a_full_disk_here_is_no_fault_of_the_place_that_is_read(target: FolderTa
     put(target)
     account = {"accessKeyID": b"ours", "secretAccessKey": b"secret"}
     bucket: Any = targets.opened(
-        wanted(S3("b", "https://s3.example.com", "us-west-2", "", "store")), "prod", None, lambda *_: account, no_claim
+        wanted(S3("b", "https://s3.example.com", "us-west-2", "", "store")),
+        "prod",
+        None,
+        lambda *_: account,
+        no_claim,
+        no_host,
     )
     body = StreamingBody(io.BytesIO(b"content"), 7)
     with Stubber(bucket._client) as stub:

@@ -16,6 +16,16 @@ from ansible_collections.karmada.installer.tests.unit.support import corpus_file
 from ansible_collections.karmada.installer.tests.unit.support.documents import document
 
 PROD = manifest.resolve(document())
+ON_HOSTS = manifest.resolve(
+    document(
+        mode="Binary",
+        endpoint={"type": "External", "host": "karmada.example.com"},
+        hosts=[
+            {"name": "etcd-1", "address": "192.0.2.1", "roles": ["etcd", "controlPlane"]},
+            {"name": "lb1", "address": "192.0.2.2", "roles": ["controlPlane"]},
+        ],
+    )
+)
 
 
 def named(name: str) -> corpus_files.CorpusFile:
@@ -44,7 +54,7 @@ def test_the_corpus_is_large_enough_to_mean_something() -> None:
 
 @pytest.mark.parametrize("file", corpus_files.good(corpus_files.BACKUPS), ids=str)
 def test_good_backup_is_accepted(file: corpus_files.CorpusFile) -> None:
-    (found,) = backups.beside(readable(file.text), PROD, file.path.name)
+    (found,) = backups.beside(readable(file.text), ON_HOSTS if file.path.stem == "host" else PROD, file.path.name)
     assert "status" not in found
     assert found["metadata"]["namespace"] == "karmada-system"
     assert backups.Wanted.of(found).recipients
@@ -148,6 +158,50 @@ def test_an_unknown_version_of_the_schema_is_refused() -> None:
 def test_a_schedule_that_never_comes_is_refused(schedule: str) -> None:
     (told,) = problems_of(changed(schedule=schedule))
     assert f'spec.schedule: "{schedule}" never comes' in told
+
+
+def on_host(host: str, name: str = "nightly", path: str = "/srv/backups") -> dict[str, Any]:
+    target = {"hostDirectory": {"host": host, "path": path}}
+    return {**changed(target=target), "metadata": {"name": name}}
+
+
+def test_a_directory_of_a_host_is_read() -> None:
+    (found,) = backups.resolved([on_host("lb1")], ON_HOSTS)
+    assert backups.Wanted.of(found).target == backups.HostDirectory("lb1", "/srv/backups", "")
+    (found,) = backups.beside(readable(named("host").text), ON_HOSTS)
+    assert backups.Wanted.of(found).target == backups.HostDirectory(
+        "etcd-1", "/srv/backups_2/karmada.d", "site-a/karmada"
+    )
+
+
+def test_a_directory_of_a_host_needs_plain_hosts() -> None:
+    (told,) = problems_of(on_host("etcd-1"))
+    assert "nightly: spec.target.hostDirectory: has no meaning without plain hosts" in told
+    assert "Write s3, persistentVolumeClaim, or directory" in told
+
+
+def test_a_host_that_has_left_the_document_is_refused_as_a_place_of_backups() -> None:
+    (told,) = problems_of(on_host("gone"), deployment=ON_HOSTS)
+    assert 'spec.target.hostDirectory.host: "gone" is no host of the control plane' in told
+    assert "Name one of etcd-1, lb1. If the host is to go, copy its backups to another first" in told
+
+
+def test_all_backups_on_hosts_are_on_the_same_one() -> None:
+    several = [on_host("lb1", "weekly"), on_host("etcd-1"), on_host("etcd-1", "hourly"), changed()]
+    several[-1]["metadata"] = {"name": "here"}
+    (told,) = problems_of(*several, deployment=ON_HOSTS)
+    assert told.startswith("prod.yaml: EtcdBackup weekly: spec.target.hostDirectory.host: ")
+    assert 'is "lb1", and that of EtcdBackup hourly is "etcd-1"' in told
+    assert "Name the same host in all of them" in told
+    with pytest.raises(ProblemsError, match="Name the same host"):
+        backups.of_objects(several, ON_HOSTS)
+    # Another path of the same host is another place.
+    assert len(backups.resolved([on_host("lb1"), on_host("lb1", "weekly", "/srv/others"), several[-1]], ON_HOSTS)) == 3
+
+
+def test_where_only_the_name_of_its_control_plane_is_known_a_host_is_not_judged() -> None:
+    unknown = {"metadata": PROD["metadata"]}
+    assert len(backups.resolved([on_host("gone")], unknown)) == 1
 
 
 def test_every_field_of_the_status_has_a_description() -> None:

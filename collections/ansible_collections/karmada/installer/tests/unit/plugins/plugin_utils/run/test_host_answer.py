@@ -143,6 +143,20 @@ ANSWERS: dict[str, tuple[Object, Object]] = {
         },
     ),
     "_etcd_snapshot": ({"state": "taken"}, {"changed": False, "size": 8224, "acknowledged": 70}),
+    "_backup_folder": (
+        {"state": "listed"},
+        {
+            "changed": False,
+            "unfit": {"path": "/srv/backups", "why": "link"},
+            "fault": {"errno": "EIO", "text": "Input/output error"},
+            "free": 1 << 40,
+            "entries": [["prod-20261125t020000z-1f3a9c", "manifest.json"], ["prod-20261125t020000z-1f3a9c", ""]],
+            "records": {"prod-20261125t020000z-1f3a9c": "e30="},
+            "size": 7,
+            "length": 7,
+            "content": {"base64": "Y29udGVudA=="},
+        },
+    ),
     "_etcd_change": (
         {"state": "added"},
         {
