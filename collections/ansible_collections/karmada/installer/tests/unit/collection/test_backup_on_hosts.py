@@ -63,7 +63,7 @@ def played(
 ) -> tuple[list[tuple[str, str, dict[str, Any]]], str]:
     """Steps in their order, each with its host and what it was given, and the output.
 
-    ``grouped``: the hosts are in the group that the inventory has for a control plane on plain hosts.
+    ``grouped``: the hosts are in the group that the inventory has for plain hosts.
     """
     collection = folder / "ansible_collections/karmada/installer"
     (collection / "plugins/action").mkdir(parents=True)
@@ -74,7 +74,7 @@ def played(
     (folder / "answers").write_text(json.dumps({**ANSWERS, **{k.replace("_", " "): v for k, v in answers.items()}}))
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
     hosts = {"karmada_control": {}} | {name: {"karmada_host": {"name": name}} for name in HOSTS}
-    groups = {"karmada_on_hosts": {"hosts": {key: {} for key in hosts}}} if grouped else {}
+    groups = {"karmada_hosts": {"hosts": {key: {} for key in HOSTS}}} if grouped else {}
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": here}, **groups}))
     done = ansible_commands.run(
         *("ansible-playbook", "-i", "hosts.json", "play.yml"),
