@@ -45,7 +45,8 @@ CAPABILITIES = (
             _can("Three etcd members", "pods_cluster_ip", "pods_etcd_storage"),
             _can("etcd in directories of nodes; a member that is deleted comes back to its data",
                  "pods_etcd_storage"),
-            _can("Members of etcd come, go and are replaced while the control plane serves", "pods_etcd_members"),
+            _can("Members of etcd come, go and are replaced while the control plane serves; one is killed or cut off, "
+                 "and nothing that was acknowledged is lost", "pods_etcd_members"),
             _can("An etcd that a flood of writes has filled gets room by one command, and loses nothing",
                  "pods_etcd_room"),
             _can("Backups on a schedule, each restored on trial before it counts, encrypted, in a directory or in S3; "
@@ -128,6 +129,9 @@ CAPABILITIES = (
             _can("etcd on plain hosts below a control plane in pods", "hosts_etcd_below_pods"),
             _can("Backups of etcd on plain hosts, as of one in pods; nothing of a snapshot stays on a host, whatever "
                  "ends the run", "hosts_backup", "contract"),
+            _can("Backups in a directory of a plain host: taken, pruned, listed, verified and restored over the "
+                 "connection of Ansible; one where others may write is refused", "hosts_backup", "hosts_restore",
+                 "contract", "unit"),
             _can("Restores on plain hosts, as of one in pods: what is held stays away after a boot, too; nothing of a "
                  "snapshot stays on a host; old data goes by name only", "hosts_restore", "contract", "unit"),
             _can("A control plane moves from pods to a plain host: members in both modes follow, and what they run "
