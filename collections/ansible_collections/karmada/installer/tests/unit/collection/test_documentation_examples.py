@@ -20,7 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
     restores,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.tests.unit.support import documentation, samples
+from ansible_collections.karmada.installer.tests.unit.support import documentation, runs_on_hosts, samples
 from collection_docs import sources, variables
 
 REPOSITORY = documentation.REPOSITORY
@@ -142,7 +142,9 @@ CHART = REPOSITORY / "operator/chart"
 def is_backup(document: Mapping[str, Any]) -> None:
     """Judge an EtcdBackup or EtcdRestore as the engine does; an object may have a decision, which no file has."""
     module = {backups.KIND: backups, restores.KIND: restores}[document["kind"]]
-    deployment = samples.document({})
+    # Of a control plane in pods, and of one on plain hosts where that has backups.
+    on_hosts = "hostDirectory" in document["spec"].get("target", {})
+    deployment = runs_on_hosts.deployment() if on_hosts else samples.document({})
     deployment["metadata"]["namespace"] = document["metadata"].get("namespace", "default")
     (found,) = module.resolved([document], deployment)
     assert found["spec"]["deploymentRef"]["name"] == "prod"
