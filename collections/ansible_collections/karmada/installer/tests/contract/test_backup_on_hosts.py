@@ -273,22 +273,10 @@ def test_what_a_killed_run_has_left_is_swept_by_the_next_that_locks_the_host(sit
     assert site.left() == []
 
 
-def test_on_a_host_it_streams(site: Site, etcd: Cluster) -> None:
-    etcd.fill(120, 500_000)
-    name = HOSTS[1]
-    host, url = site.hosts[name], site.question(None, name)["url"]
-    host_snapshot.take(host, "prod", url, FOLDER, "root")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = host_snapshot.take(host, "prod", url, FOLDER, "root")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
-    assert found["size"] == host.path(host_snapshot.path_of("prod")).stat().st_size > 60_000_000
-    host_snapshot.remove(host, "prod")
-
-
 def test_a_directory_of_a_host_has_them_listed_and_verified_and_the_newest_stays(
     site: Site, etcd: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_backup, "PIECE", 4096)
+    monkeypatch.setattr(host_backup, "PIECE", 1 << 16)
     monkeypatch.setattr(host_backup, "INLINE", 1024)
     keeper = site.keeper = HostOfBackups(tmp_path / "keeper", "cp2")
     keeper.path("/srv/backups").mkdir(parents=True)
@@ -321,3 +309,15 @@ def test_a_directory_of_a_host_has_them_listed_and_verified_and_the_newest_stays
     (folder / "snapshot.age").write_bytes(damaged)
     with pytest.raises(ProblemsError, match=r"snapshot\.age"):
         site.step("verified", name=second["name"], identity=str(identity))
+
+
+def test_on_a_host_it_streams(site: Site, etcd: Cluster) -> None:
+    etcd.fill(120, 500_000)
+    name = HOSTS[1]
+    host, url = site.hosts[name], site.question(None, name)["url"]
+    host_snapshot.take(host, "prod", url, FOLDER, "root")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = host_snapshot.take(host, "prod", url, FOLDER, "root")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+    assert found["size"] == host.path(host_snapshot.path_of("prod")).stat().st_size > 60_000_000
+    host_snapshot.remove(host, "prod")
