@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import ctypes
 import datetime
+import functools
 import ipaddress
 import json
 import os
@@ -46,6 +47,15 @@ PR_SET_PDEATHSIG = 1
 
 _handed_out: set[int] = set()
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+@functools.cache
+def environment_of(requirements: str) -> Path:
+    """Virtual environment with what this file of the checkout names, which is made when it is first needed."""
+    asked = {**os.environ, "REQUIREMENTS": requirements}
+    done = subprocess.run([CHECKOUT / ".ci/venv"], env=asked, capture_output=True, text=True, check=False, timeout=3600)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip())
 
 
 @dataclass(frozen=True)

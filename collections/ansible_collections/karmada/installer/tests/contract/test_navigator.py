@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import shlex
@@ -14,7 +13,7 @@ import leaks
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
-from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer
+from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer, environment_of
 
 GUIDE = CHECKOUT / "docs/guides/navigator.md"
 REQUIREMENTS = "requirements-navigator.txt"
@@ -41,15 +40,6 @@ def of_guide() -> list[str]:
     return list(dict.fromkeys(line.partition(" ")[2].replace(f" {shlex.join(WITHOUT)}", "") for line in lines))
 
 
-@functools.cache
-def environment_of_navigator() -> Path:
-    """Virtual environment with ansible-navigator, which is made when it is first needed."""
-    asked = {**os.environ, "REQUIREMENTS": REQUIREMENTS}
-    done = subprocess.run([CHECKOUT / ".ci/venv"], env=asked, capture_output=True, text=True, check=False, timeout=3600)
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip())
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Folder with what the guide tells of a checkout, and a document."""
@@ -64,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 
 def navigate(folder: Path, command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run one command of the guide there, with nothing of whoever runs the tests."""
-    programs = environment_of_navigator() / "bin"
+    programs = environment_of(REQUIREMENTS) / "bin"
     (folder / "home").mkdir(exist_ok=True)
     return subprocess.run(
         [programs / "ansible-navigator", *shlex.split(command), *WITHOUT],

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
-from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT
+from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, environment_of
 
 PLAYBOOKS = CHECKOUT / "collections/ansible_collections/karmada/installer/playbooks"
 REQUIREMENTS = "requirements-old-core.txt"
@@ -25,15 +24,6 @@ TOLD = (
 REMEDY = "In AWX, give the job template and the inventory source an execution environment with the collection"
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="ansible-core 2.15 runs on Python 3.11 and older")
-
-
-@functools.cache
-def programs() -> Path:
-    """Programs of the old ansible-core, in an environment that is made when it is first needed."""
-    asked = {**os.environ, "REQUIREMENTS": REQUIREMENTS}
-    done = subprocess.run([CHECKOUT / ".ci/venv"], env=asked, capture_output=True, text=True, check=False, timeout=1800)
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip(), "bin")
 
 
 @pytest.fixture
@@ -56,7 +46,7 @@ def said(folder: Path, program: str, *arguments: str) -> tuple[int, str]:
         "ANSIBLE_INVENTORY_UNPARSED_FAILED": "True",
     }
     done = subprocess.run(
-        [programs() / program, "--inventory", "site.karmada.yml", *arguments],
+        [environment_of(REQUIREMENTS) / "bin" / program, "--inventory", "site.karmada.yml", *arguments],
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
