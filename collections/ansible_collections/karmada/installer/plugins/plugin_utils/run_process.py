@@ -113,6 +113,18 @@ def holder_is_dead(identity: str) -> bool:
     return _start_time(int(parts[2])) != int(parts[3]) and not _is_marked("/".join(parts[:4]))
 
 
+def holder_is_of_earlier_boot(identity: str) -> bool:
+    """Return whether this was a run before a machine of this name was started. False if that cannot be known here.
+
+    Two machines may have one name, so it is no proof where a run of the other one would be harmed.
+    """
+    parts = identity.split("/")
+    boot = boot_id().partition(".")[0]
+    if len(parts) < 4 or not boot or parts[0] != socket.gethostname().replace("/", "_"):
+        return False
+    return parts[1].partition(".")[0] not in ("", boot)
+
+
 def mark_alive() -> None:
     """Mark this run as alive until the last of its processes has ended.
 

@@ -2,7 +2,8 @@
 """Folder of a run on the machine that Ansible runs on, for what is not encrypted yet, or not any more.
 
 A snapshot is too large for memory, so it lies on the disk, below the cache of the collection, readable by its owner
-only. The folder goes with the step; what a killed run has left there is deleted by the next one on that machine.
+only. The folder goes with the step; what a killed run has left there is deleted by the next one that has this cache:
+at once where that run is known to be dead, else when nobody has written there for so long that nobody will.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ from .encryption import reader_only
 
 _HOLDER = "holder"
 _STEM = "run-"
-#: Age of a folder without the name of its run after which that run does not live any more.
-_UNNAMED_SECONDS = 600
+#: Seconds without a write after which a folder is left over: without the name of its run, or of one before the machine
+#: was started, whose name another machine may have, too.
+_SOON_SECONDS = 600
+#: Of a run that cannot be judged from here (in another container, on another machine with this cache). Who only reads its
+#: folder is storing a backup, which ends before.
+_LATER_SECONDS = 24 * 3600
 #: A tenth more than is counted on: what is restored also has a log of its own.
 _MARGIN = 1.1
 
@@ -93,12 +98,21 @@ def sweep() -> list[Path]:
 
 def _is_left(place: Path) -> bool:
     try:
-        return run_process.holder_is_dead((place / _HOLDER).read_text())
+        holder = (place / _HOLDER).read_text()
     except OSError:
         # Another run is about to write it, or has just deleted it; or was killed between the two.
-        with suppress(OSError):
-            return time.time() - place.stat().st_mtime > _UNNAMED_SECONDS
+        return _is_silent(place, _SOON_SECONDS)
+    wait = _SOON_SECONDS if run_process.holder_is_of_earlier_boot(holder) else _LATER_SECONDS
+    return run_process.holder_is_dead(holder) or _is_silent(place, wait)
+
+
+def _is_silent(place: Path, seconds: float) -> bool:
+    """Return whether nothing in a folder was written for so long. False if that cannot be known."""
+    try:
+        last = max(each.lstat().st_mtime for each in (place, *place.rglob("*")))
+    except OSError:
         return False
+    return time.time() - last > seconds
 
 
 def require_room(place: Path, size: float) -> None:

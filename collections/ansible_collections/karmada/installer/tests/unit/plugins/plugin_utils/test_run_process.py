@@ -121,6 +121,15 @@ def test_a_run_in_another_namespace_cannot_be_judged(namespace: str) -> None:
     assert not run_process.holder_is_dead(f"{host}/{boot.replace(here, '1')}/{pid}/1")
 
 
+def test_a_run_from_before_this_machine_was_started_is_told_from_one_of_another_machine_or_container() -> None:
+    host, boot, pid, start = run_process.holder_identity().split("/")
+    assert run_process.holder_is_of_earlier_boot(f"{host}/earlier.{boot.partition('.')[2]}/{pid}/{start}")
+    assert not run_process.holder_is_of_earlier_boot(f"elsewhere/earlier.1.1/{pid}/{start}")
+    assert not run_process.holder_is_of_earlier_boot(f"{host}/{boot.partition('.')[0]}.1.1/{pid}/{start}")
+    for unknown in ("", host, f"{host}//{pid}/{start}", f"{host}/earlier"):
+        assert not run_process.holder_is_of_earlier_boot(unknown)
+
+
 def test_a_fork_and_what_it_waits_for_end_with_the_first_process(tmp_path: Path) -> None:
     code = """
 def work():

@@ -38,6 +38,36 @@ def test_a_folder_of_a_run_that_was_killed_before_it_was_named_goes_in_time() ->
     assert ours.exists()
 
 
+def silent(place: Path, seconds: float) -> None:
+    """Have everything in a folder written so long ago."""
+    then = time.time() - seconds
+    for each in (*place.rglob("*"), place):
+        os.utime(each, (then, then))
+
+
+@pytest.mark.parametrize(
+    ("host", "boot", "after"),
+    [("", "an-earlier-boot.1.1", 601), ("elsewhere", "", 86_401), ("elsewhere", "another-boot.1.1", 86_401)],
+    ids=["before this machine was started", "in another container", "on another machine"],
+)
+def test_what_a_run_has_left_that_cannot_be_judged_from_here_goes_when_nobody_has_written_there_for_long(
+    host: str, boot: str, after: int
+) -> None:
+    ours = workplace.made()
+    here = (ours / "holder").read_text().split("/")
+    (ours / "holder").write_text("/".join([host or here[0], boot or here[1], "1", "1"]))
+    (ours / "trial/data").mkdir(parents=True)
+    (ours / "trial/data/db").touch()
+    silent(ours, after + 60)
+    os.utime(ours / "trial/data/db")
+    assert workplace.sweep() == [], "somebody writes there"
+    silent(ours, after - 60)
+    assert workplace.sweep() == []
+    silent(ours, after)
+    assert workplace.sweep() == [ours]
+    assert not ours.exists()
+
+
 def test_what_is_handed_on_stays_until_the_next_step_removes_it() -> None:
     with workplace.handed_on() as ours:
         (ours / "snapshot.db").touch()
