@@ -191,6 +191,24 @@ def test_a_backup_that_fails_is_told_to_who_decides(tmp_path: Path) -> None:
     assert (ended["backup"], ended["troubles"]) == ("", ["it is full"])
 
 
+def test_what_went_wrong_with_an_earlier_backup_is_not_told_of_a_later_one(tmp_path: Path) -> None:
+    stored = {"stored": True, "anew": False, "troubles": [], "changed": False}
+    steps = played(
+        tmp_path,
+        *[step("BackUpAgain", "backed_up")] * 2,
+        entry="release",
+        backup__begun=[{"sender": "h1", "witness": "h2"}] * 2,
+        etcd_snapshot=[{"file": "/cache/run-2/snapshot.db", "revision": 70}] * 2,
+        backup__stored=[{**stored, "stored": False, "troubles": ["it is full"]}, stored],
+        backup__recorded=[{**stored, "changed": True, "name": "prod-b"}],
+    )
+    assert [(each["backup"], each["troubles"]) for each in decisions(steps)] == [
+        ("", []),
+        ("", ["it is full"]),
+        ("prod-b", []),
+    ]
+
+
 def test_members_are_asked_again_until_they_agree(tmp_path: Path) -> None:
     prove = step("Prove", "counted")
     steps = played(tmp_path, prove, {**prove, "again": True})
