@@ -37,8 +37,8 @@ class ActionModule(HostFileAction):
             where = f"etcd of {run.name}"
             verification.check(path, where)
             tools = take.runnable(take.programs(run), folder)
-            revision, _keys = verification.status(path, tools, where, found["acknowledged"])
-        told = {"file": str(path), "revision": revision, "acknowledged": found["acknowledged"]}
+            status = verification.status(path, tools, where, found["acknowledged"])
+        told = {"file": str(path), "revision": status.revision, "acknowledged": found["acknowledged"]}
         return {"changed": False, **told, "beginning": beginning.plain}
 
     def _taken(self, folder: Path, most: int) -> tuple[Path, dict[str, Any]]:

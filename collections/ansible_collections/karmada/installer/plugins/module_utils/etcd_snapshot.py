@@ -70,15 +70,15 @@ def check(snapshot: BinaryIO) -> str:
     if size % _PAGE != _DIGEST or size <= _DIGEST:
         raise SnapshotError(f"it has {size} bytes, and a snapshot ends {_DIGEST} bytes after a multiple of {_PAGE}")
     snapshot.seek(0)
-    of_pages, of_all, left = hashlib.sha256(), hashlib.sha256(), size - _DIGEST
+    of_pages, left = hashlib.sha256(), size - _DIGEST
     while left:
         content = snapshot.read(min(_CHUNK, left))
         if not content:
             raise SnapshotError("it becomes shorter while it is read")
         of_pages.update(content)
-        of_all.update(content)
         left -= len(content)
     written = snapshot.read(_DIGEST)
+    of_all = of_pages.copy()
     of_all.update(written)
     if written != of_pages.digest():
         raise SnapshotError("its content does not have the checksum at its end")

@@ -23,7 +23,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests im
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import take, verification
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Level
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED, Content
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.contract import conftest
@@ -70,24 +70,29 @@ def live(cluster: Cluster, revision: int) -> Hash:
     return found
 
 
+def restored(snapshot: Path, cluster: Cluster, folder: Path) -> Content:
+    tools = programs(cluster.version)
+    return verification.restored(snapshot, verification.status(snapshot, tools, WHERE), tools, folder, WHERE)
+
+
 def test_a_snapshot_is_proved_by_another_member(cluster: Cluster, snapshot: Path, tmp_path: Path) -> None:
     assert verification.check(snapshot, WHERE) == hashlib.sha256(snapshot.read_bytes()).hexdigest()
-    revision, keys = verification.status(snapshot, programs(cluster.version), WHERE, one(cluster).status()[0].revision)
-    content = verification.restored(snapshot, programs(cluster.version), tmp_path, WHERE)
-    assert (content.revision, content.total_keys) == (revision, keys)
+    status = verification.status(snapshot, programs(cluster.version), WHERE, one(cluster).status()[0].revision)
+    content = restored(snapshot, cluster, tmp_path)
+    assert (content.revision, content.total_keys) == (status.revision, status.keys)
     assert content.counts == dict.fromkeys(COUNTED, 3)
     assert content.clusters == ("clusters-0", "clusters-1", "clusters-2")
     assert content.cluster_id != one(cluster).status()[0].cluster_id
     # what was written since is not in it, and does not matter
     cluster.client().put_if_absent(b"/later", b"x")
-    assert verification.compared(content, live(cluster, revision)) is Level.HASH
+    assert verification.compared(content, live(cluster, status.revision)) is Level.HASH
     assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
 
 
 def test_nobody_else_can_read_what_is_restored_on_trial(cluster: Cluster, snapshot: Path, tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        verification.restored(snapshot, programs(cluster.version), tmp_path, WHERE)
+        restored(snapshot, cluster, tmp_path)
     finally:
         os.umask(before)
     made = [each for each in tmp_path.rglob("*") if each.is_file()]
@@ -96,7 +101,7 @@ def test_nobody_else_can_read_what_is_restored_on_trial(cluster: Cluster, snapsh
 
 
 def test_another_content_at_the_same_revision_is_refused(cluster: Cluster, snapshot: Path, tmp_path: Path) -> None:
-    content = verification.restored(snapshot, programs(cluster.version), tmp_path, WHERE)
+    content = restored(snapshot, cluster, tmp_path)
     found = live(cluster, content.revision)
     with pytest.raises(ValueError, match="its content differs from that of a member"):
         verification.compared(content, Hash(found.revision, found.value ^ 1, found.compacted))
@@ -112,7 +117,7 @@ def test_a_member_that_has_discarded_old_revisions_proves_numbers_only(
     path = tmp_path_factory.mktemp("compacted") / "snapshot.db"
     with path.open("xb") as stream:
         one(cluster).snapshot(stream)
-    content = verification.restored(path, programs(cluster.version), tmp_path, WHERE)
+    content = restored(path, cluster, tmp_path)
     cluster.client().compact(content.revision - 3)
     # the others follow in their own time
     until(lambda: live(cluster, content.revision).compacted == content.revision - 3, "compaction of every member")
@@ -197,7 +202,7 @@ def test_what_has_a_checksum_and_is_no_snapshot_is_refused_by_the_others(
     folder = tmp_path / "trial"
     folder.mkdir(mode=0o700)
     with pytest.raises(ProblemsError) as caught:
-        verification.restored(path, programs(cluster.version), folder, WHERE)
+        restored(path, cluster, folder)
     assert caught.value.problems[0].reason is Reason.INVALID_BACKUP
 
 

@@ -274,14 +274,14 @@ class _Attempt:
         to = encryption.recipients(self.series.recipients, f"{self.series.place}: spec.recipients")
         tools = runnable(programs(run), self.folder)
         digest = verification.check(snapshot, self.where)
-        revision, _keys = verification.status(snapshot, tools, self.where, sent.acknowledged)
-        live = sent.hash_at(revision)
+        status = verification.status(snapshot, tools, self.where, sent.acknowledged)
+        live = sent.hash_at(status.revision)
         if live is None and not self.last:
             raise AnewError(_DISCARDED)
-        run.say(f"restoring it on trial ({snapshot.stat().st_size >> 20} MiB, revision {revision})")
+        run.say(f"restoring it on trial ({snapshot.stat().st_size >> 20} MiB, revision {status.revision})")
         trial = self.folder / "trial"
         trial.mkdir(mode=0o700)
-        content = verification.restored(snapshot, tools, trial, self.where)
+        content = verification.restored(snapshot, status, tools, trial, self.where)
         shutil.rmtree(trial)
         proof = self._compared(content, live, sent)
         self._look_at_sentinels(content)

@@ -76,8 +76,16 @@ def check(snapshot: Path, where: str) -> str:
             raise trial.refused(str(error), where) from None
 
 
-def status(snapshot: Path, programs: Programs, where: str, least_revision: int = 0) -> tuple[int, int]:
-    """Second proof; returns revision and number of keys. Raises ProblemsError."""
+@dataclass(frozen=True)
+class Status:
+    """What ``etcdutl`` reads in a snapshot: its revision, and its number of keys with all their revisions."""
+
+    revision: int
+    keys: int
+
+
+def status(snapshot: Path, programs: Programs, where: str, least_revision: int = 0) -> Status:
+    """Second proof. Raises ProblemsError."""
     said = trial.run([programs.etcdutl, "snapshot", "status", snapshot, "--write-out=json"], where)
     try:
         found = json.loads(said)
@@ -87,25 +95,24 @@ def status(snapshot: Path, programs: Programs, where: str, least_revision: int =
     if revision < least_revision or keys < 1:
         what = f"it has {keys} keys at revision {revision}, and the member had revision {least_revision} before"
         raise trial.refused(what, where)
-    return revision, keys
+    return Status(revision, keys)
 
 
-def restored(snapshot: Path, programs: Programs, folder: Path, where: str) -> Content:
-    """Third proof: content of the snapshot, served by an etcd that exists only meanwhile.
+def restored(snapshot: Path, told: Status, programs: Programs, folder: Path, where: str) -> Content:
+    """Third proof: content of a snapshot whose ``status`` is ``told``, served by an etcd that exists only meanwhile.
 
     ``folder`` is empty, for its owner only, and has room for the file once more; it is left with the data in it. Raises
     ProblemsError.
     """
     data = trial.data_of(snapshot, programs, folder, where)
-    revision, keys = status(snapshot, programs, where)
     with trial.etcd(data, programs, folder, where) as client:
         try:
             found = client.status()[0]
             content = Content(
                 cluster_id=found.cluster_id,
-                revision=revision,
-                total_keys=keys,
-                hash=client.hash_at(revision),
+                revision=told.revision,
+                total_keys=told.keys,
+                hash=client.hash_at(told.revision),
                 counts={kind: client.count_below(prefix) for kind, prefix in COUNTED.items()},
                 clusters=tuple(sorted(client.names_below(COUNTED["clusters"]))),
                 sentinels={

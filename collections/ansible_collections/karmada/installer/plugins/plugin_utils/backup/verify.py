@@ -50,10 +50,10 @@ def verify(run: Run, target: Target, found: Record, keys: Sequence[Any]) -> list
 
 def _restored(run: Run, target: Target, found: Record, keys: Sequence[Any], folder: Path, where: str) -> list[str]:
     plain = opened(run, target, found, keys, folder)
-    revision, total = verification.status(plain.snapshot, plain.programs, where)
-    content = verification.restored(plain.snapshot, plain.programs, plain.folder, where)
+    status = verification.status(plain.snapshot, plain.programs, where)
+    content = verification.restored(plain.snapshot, status, plain.programs, plain.folder, where)
     verification.require_objects(content, where)
-    told = (revision, total, content.hash.value, dict(content.counts))
+    told = (status.revision, status.keys, content.hash.value, dict(content.counts))
     expected = (found.revision, found.total_keys, found.hash, dict(found.counts))
     if told != expected:
         raise refused(f"what it holds is not what its record says: {told}, and not {expected}", where)

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from .. import run_process
@@ -27,8 +27,8 @@ _STEM = "run-"
 #: Seconds without a write after which a folder is left over: without the name of its run, or of one before the machine
 #: was started, whose name another machine may have, too.
 _SOON_SECONDS = 600
-#: Of a run that cannot be judged from here (in another container, on another machine with this cache). Who only reads its
-#: folder is storing a backup, which ends before.
+#: Of a run that cannot be judged from here (in another container, on another machine with this cache). Who only reads
+#: its folder is storing a backup, which ends before.
 _LATER_SECONDS = 24 * 3600
 #: A tenth more than is counted on: what is restored also has a log of its own.
 _MARGIN = 1.1

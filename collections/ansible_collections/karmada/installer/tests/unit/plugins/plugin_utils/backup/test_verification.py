@@ -101,4 +101,5 @@ def test_programs_get_nothing_of_the_environment(tmp_path: Path, monkeypatch: py
     """etcd takes each of its flags from a variable, too."""
     monkeypatch.setenv("ETCD_DATA_DIR", "/elsewhere")
     script = """[ -z "$ETCD_DATA_DIR" ] && echo '{"revision": 10, "totalKey": 1}'"""
-    assert verification.status(tmp_path / "snapshot.db", program(tmp_path, script), "here") == (10, 1)
+    status = verification.status(tmp_path / "snapshot.db", program(tmp_path, script), "here")
+    assert status == verification.Status(revision=10, keys=1)
