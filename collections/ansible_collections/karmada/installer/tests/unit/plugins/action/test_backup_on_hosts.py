@@ -24,7 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.take import Beginning
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Content
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Content, Status
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
@@ -317,7 +317,7 @@ def test_a_check_fetches_nothing(runs: Runs) -> None:
 def proved(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial restore whose content is that of the members."""
 
-    def restored(_snapshot: Path, _tools: Programs, folder: Path, _where: str) -> Content:
+    def restored(_snapshot: Path, _told: Status, _tools: Programs, folder: Path, _where: str) -> Content:
         assert folder.is_dir()
         secret = {"secrets": b"k8s:enc:secretbo"}
         return Content("a", 70, 3, Hash(70, 5), COUNTS, ("one",), secret)
