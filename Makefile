@@ -223,6 +223,7 @@ test-full: export TEST_ALL_RELEASES := true
 test-full: export TEST_NAVIGATOR := true
 test-full: export AWX_TEMPLATES ?= all
 test-full: export INVENTORY_CONTROL_PLANES ?= 100
+test-full: export DRIFT_WORKS ?= 1000
 test-full: export ETCD_HISTORIES ?= 10000
 test-full: export ETCD_MOMENTS ?= 1
 test-full: export LEADER_MOMENTS ?= 0
