@@ -126,7 +126,7 @@ CAPABILITIES = (
             _can("Hosts come and go, and lose roles; every port can be chosen", "hosts_change"),
             _can("Members of etcd come, go, are replaced and restarted on plain hosts while the control plane serves",
                  "hosts_etcd_members"),
-            _can("Another patch and another minor of etcd on plain hosts, one member after the other, while somebody writes",
+            _can("Another patch and another minor of etcd on plain hosts, member by member, while somebody writes",
                  "hosts_variants:etcd_versions"),
             _can("etcd on plain hosts below a control plane in pods", "hosts_etcd_below_pods"),
             _can("Backups of etcd on plain hosts, as of one in pods; nothing of a snapshot stays on a host, whatever "
