@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.shared_clients import SharedClients
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registered
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.support import ansible_commands
@@ -301,7 +302,7 @@ def test_registered_members_of_all_are_asked_for_at_once_and_all_that_fail_are_t
 ) -> None:
     sources = [inventory_source.Source(instance("a", name), {}, "live") for name in ("one", "two", "three")]
 
-    def live(source: inventory_source.Source, _homes: object = None) -> registered.Registered:
+    def live(source: inventory_source.Source, _clients: SharedClients) -> registered.Registered:
         name = source.deployment["metadata"]["name"]
         if name != "one":
             raise ProblemsError(
@@ -310,13 +311,14 @@ def test_registered_members_of_all_are_asked_for_at_once_and_all_that_fail_are_t
         return registered.Registered(owner=name)
 
     monkeypatch.setattr(registered, "live", live)
+    clients = SharedClients()
     with pytest.raises(ProblemsError) as error:
-        registered.live_of_all(sources, at_once=8)
+        registered.live_of_all(sources, clients, at_once=8)
     assert {str(each) for each in error.value.problems} == {
         "a/two: control plane: two does not answer",
         "a/three: control plane: three does not answer",
     }
-    assert [each.owner for each in registered.live_of_all(sources[:1] * 2, at_once=8)] == ["one", "one"]
+    assert [each.owner for each in registered.live_of_all(sources[:1] * 2, clients, at_once=8)] == ["one", "one"]
 
 
 @pytest.mark.parametrize("installed", [True, False])
