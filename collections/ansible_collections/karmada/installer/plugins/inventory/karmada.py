@@ -121,8 +121,13 @@ options:
         Query of JMESPath that chooses which members become hosts. It sees a list, whose items have C(name),
         C(namespace) and C(instance) of the control plane, C(plan) (V(join), V(keep), V(leave) or empty), C(member) (the
         entry of the document), and with O(membership=live) C(ready) and C(cluster). It gives a list of items, or of
-        names.
-      - Needs the Python package C(jmespath). What a run does with members does not depend on it.
+        names, which O(instances) does not take: members of several control planes may have the same one. So write
+        V([?ready]) there, and not V([?ready].name).
+      - >-
+        A run works on all members, chosen or not, unless C(--limit karmada_members) restricts it to those that became
+        hosts. Where a limit cannot choose members, which is so with O(instances), and on plain hosts with the playbook
+        C(members), C(-e karmada_members=...) has their names.
+      - Needs the Python package C(jmespath).
     type: str
   kubeconfig:
     description:
@@ -394,7 +399,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         live = source.membership == inventory_source.LIVE
         (registered,) = self._registered_of_one(path, options, source, cache) if live else [None]
         found = [(source.deployment, registered)]
-        (members,) = inventory_members.chosen(found, source.members_query, f"{path}: members_query")
+        where = f"{path}: members_query"
+        (members,) = inventory_members.chosen(found, source.members_query, where, several=False)
         if unverified := self._unverified(source):
             self.display.warning(str(unverified))
         everything = inventory_hosts.everything(source)
@@ -413,7 +419,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             sources = [each.source for each in found.found]
             registered = self._registered(path, options, sources, cache, clients) if live else [None] * len(sources)
         documents = [(each.deployment, one) for each, one in zip(sources, registered, strict=True)]
-        members = inventory_members.chosen(documents, options.get("members_query"), f"{path}: members_query")
+        where = f"{path}: members_query"
+        members = inventory_members.chosen(documents, options.get("members_query"), where, several=True)
         groups, sentences = inventory_hosts.groups_of(found.found)
         for sentence in sentences:
             self.display.warning(sentence)
