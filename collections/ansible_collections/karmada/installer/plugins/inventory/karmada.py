@@ -121,8 +121,13 @@ options:
         Query of JMESPath that chooses which members become hosts. It sees a list, whose items have C(name),
         C(namespace) and C(instance) of the control plane, C(plan) (V(join), V(keep), V(leave) or empty), C(member) (the
         entry of the document), and with O(membership=live) C(ready) and C(cluster). It gives a list of items, or of
-        names.
-      - Needs the Python package C(jmespath). What a run does with members does not depend on it.
+        names, which O(instances) does not take: members of several control planes may have the same one. So write
+        V([?ready]) there, and not V([?ready].name).
+      - >-
+        A run works on all members, chosen or not, unless C(--limit karmada_members) restricts it to those that became
+        hosts. Where a limit cannot choose members, which is so with O(instances), and on plain hosts with the playbook
+        C(members), C(-e karmada_members=...) has their names.
+      - Needs the Python package C(jmespath).
     type: str
   kubeconfig:
     description:
@@ -291,7 +296,7 @@ cache_timeout: 60
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible import constants
 from ansible.errors import AnsibleParserError
@@ -330,6 +335,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_va
     as_template,
     at_path,
 )
+
+if TYPE_CHECKING:
+    from ansible_collections.karmada.installer.plugins.plugin_utils.kube.shared_clients import SharedClients
 
 #: Control planes that are asked at the same time.
 _AT_ONCE = 8
@@ -389,9 +397,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         source = inventory_source.of_options(Path(path), options)
         self._read_config_data(path)
         live = source.membership == inventory_source.LIVE
-        (registered,) = self._registered(path, options, [source], cache) if live else [None]
+        (registered,) = self._registered_of_one(path, options, source, cache) if live else [None]
         found = [(source.deployment, registered)]
-        (members,) = inventory_members.chosen(found, source.members_query, f"{path}: members_query")
+        where = f"{path}: members_query"
+        (members,) = inventory_members.chosen(found, source.members_query, where, several=False)
         if unverified := self._unverified(source):
             self.display.warning(str(unverified))
         everything = inventory_hosts.everything(source)
@@ -399,16 +408,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._add_all(inventory_hosts.of_one(source, members, live=live))
 
     def _fill_with_several(self, path: str, options: Mapping[str, str], cache: bool) -> None:
-        # Imports the client of API servers, which other sources do not need.
+        # Import the client of API servers, which other sources do not need.
         from ansible_collections.karmada.installer.plugins.plugin_utils.document import instances  # noqa: PLC0415
+        from ansible_collections.karmada.installer.plugins.plugin_utils.kube.shared_clients import SharedClients  # noqa: PLC0415
 
-        found = instances.load(path, options)
-        self._read_config_data(path)
-        sources = [each.source for each in found.found]
         live = options.get("membership") == inventory_source.LIVE
-        registered = self._registered(path, options, sources, cache) if live else [None] * len(sources)
+        with SharedClients() as clients:
+            found = instances.load(path, options, clients)
+            self._read_config_data(path)
+            sources = [each.source for each in found.found]
+            registered = self._registered(path, options, sources, cache, clients) if live else [None] * len(sources)
         documents = [(each.deployment, one) for each, one in zip(sources, registered, strict=True)]
-        members = inventory_members.chosen(documents, options.get("members_query"), f"{path}: members_query")
+        where = f"{path}: members_query"
+        members = inventory_members.chosen(documents, options.get("members_query"), where, several=True)
         groups, sentences = inventory_hosts.groups_of(found.found)
         for sentence in sentences:
             self.display.warning(sentence)
@@ -434,8 +446,21 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             return None
         return k8s_auth.unverified(os.environ)
 
+    def _registered_of_one(
+        self, path: str, options: Mapping[str, str], source: inventory_source.Source, cache: bool
+    ) -> list[Any]:
+        from ansible_collections.karmada.installer.plugins.plugin_utils.kube.shared_clients import SharedClients  # noqa: PLC0415
+
+        with SharedClients() as clients:
+            return self._registered(path, options, [source], cache, clients)
+
     def _registered(
-        self, path: str, options: Mapping[str, str], sources: Sequence[inventory_source.Source], cache: bool
+        self,
+        path: str,
+        options: Mapping[str, str],
+        sources: Sequence[inventory_source.Source],
+        cache: bool,
+        clients: SharedClients,
     ) -> list[Any]:
         """Registered members of each, from the cache if the user enabled it; see ``members.registered``."""
         # Import the client of API servers, which other sources do not need.
@@ -444,13 +469,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
 
         self.load_cache_plugin()
         if not self.get_option("cache"):
-            return membership.live_of_all(sources, at_once=_AT_ONCE)
+            return membership.live_of_all(sources, clients, at_once=_AT_ONCE)
         # Who changes the selector, or gives another cluster, asks for others.
         key = f"{self.get_cache_key(path)}_{looked_up.key(options, sources)}"
         places = ["{namespace}/{name}".format_map(each.deployment["metadata"]) for each in sources]
         if cache and key in self._cache and set(self._cache[key]) == set(places):
             return [membership.Registered.of(self._cache[key][place]) for place in places]
-        found = membership.live_of_all(sources, at_once=_AT_ONCE)
+        found = membership.live_of_all(sources, clients, at_once=_AT_ONCE)
         self._cache[key] = {place: each.plain() for place, each in zip(places, found, strict=True)}
         return found
 

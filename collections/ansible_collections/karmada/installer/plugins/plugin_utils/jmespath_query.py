@@ -9,6 +9,12 @@ from typing import Any
 from .libraries import missing_library
 from .problems import Problem, ProblemsError, Reason
 
+#: What gives members where their names say too little.
+_WHOLE = (
+    "Have it give the members themselves: [?ready] in place of [?ready].name. One by its name: "
+    "[?namespace == 'karmada-prod' && instance == 'prod' && name == 'member1']"
+)
+
 
 def search(expression: str, data: Any, where: str) -> Any:
     """Answer of an expression over data. ``where`` names it in messages. Raises ProblemsError."""
@@ -27,20 +33,27 @@ def search(expression: str, data: Any, where: str) -> Any:
         ) from error
 
 
-def chosen(expression: str, items: list[dict[str, Any]], where: str, identity: Sequence[str]) -> set[Any]:
+def chosen(
+    expression: str, items: list[dict[str, Any]], where: str, identity: Sequence[str], *, names: bool
+) -> set[Any]:
     """Choice of an expression among items: names, and for each whole item the values of its identity.
 
-    The expression gives a list of items, or of their names. Raises ProblemsError if it gives something else.
+    The expression gives a list of items or, if ``names`` are unique, of these. Raises ProblemsError if it gives
+    something else.
     """
     found = search(expression, items, where)
     wanted: set[Any] = set()
     for each in found if isinstance(found, list) else [None]:
-        if isinstance(each, str):
+        if isinstance(each, str) and names:
             wanted.add(each)
+        elif isinstance(each, str):
+            what = f"{expression!r} gives names, and members of several control planes may have the same one"
+            raise ProblemsError(Problem(what, where, _WHOLE, reason=Reason.INVALID_ARGUMENT))
         elif isinstance(each, dict) and all(isinstance(each.get(key), str) for key in identity):
             wanted.add(tuple(each[key] for key in identity))
         else:
             kind = "a list of something else" if isinstance(found, list) else f"{type(found).__name__}, and no list"
-            remedy = "It has to give a list of members, or of their names: [?member.labels.tier == 'prod']"
+            or_names = ", or of their names" if names else ""
+            remedy = f"It has to give a list of members{or_names}: [?member.labels.tier == 'prod']"
             raise ProblemsError(Problem(f"{expression!r} gives {kind}", where, remedy, reason=Reason.INVALID_ARGUMENT))
     return wanted

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An inventory of many control planes with fifty members each: requests, memory, and time as a figure.
+"""An inventory of many control planes with fifty members each: requests, logins, memory, and time as a figure.
 
 ``INVENTORY_CONTROL_PLANES`` says how many of them; ``make test-full`` has a hundred, to which the goals belong.
-The API servers are stubs in this process. Time is not asserted: the machine has other tests to run at the same moment.
+The API servers are stubs in this process; those in pods speak TLS behind a port-forward, by the certificates of their
+state. Time is not asserted: the machine has other tests to run at the same moment.
 """
 
 from __future__ import annotations
@@ -10,17 +11,25 @@ from __future__ import annotations
 import base64
 import json
 import os
+import ssl
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import to_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import KARMADA_APISERVER, KARMADA_CA
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT
 from ansible_collections.karmada.installer.tests.unit.support import ansible_commands
+from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER, authorities, rendered, state
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from figures import keep_figure
 
@@ -46,19 +55,20 @@ sys.exit(code)
 """
 
 
-def control_plane(number: int) -> dict[str, Any]:
+def control_plane(number: int, mode: str = "Binary") -> dict[str, Any]:
     members = [
         {"name": f"member{each}", "secretRef": {"name": f"member{each}"}, "region": "eu", "labels": {"tier": "prod"}}
         for each in range(MEMBERS)
     ]
     hosts = [{"name": f"cp{each}", "address": f"192.0.2.{each}"} for each in (1, 2, 3)]
-    spec = {
-        "mode": "Binary",
+    on_hosts = {
         "endpoint": {"type": "External", "host": f"karmada{number}.example.com"},
         "hosts": hosts,
         "ssh": {"user": "karmada"},
-        "members": members,
     }
+    # The host cluster is a stub without TLS.
+    in_pods = {"hostCluster": {"insecureSkipTLSVerification": True}}
+    spec = {"mode": mode, **(on_hosts if mode == "Binary" else in_pods), "members": members}
     return {
         "apiVersion": "installer.karmada.io/v1alpha1",
         "kind": "KarmadaDeployment",
@@ -84,14 +94,19 @@ def registered(number: int) -> dict[str, Any]:
     }
 
 
+def with_types(stub: StubApi) -> StubApi:
+    for version, (name, kind, namespaced) in TYPES.items():
+        stub.types[version] = [
+            {"name": name, "kind": kind, "namespaced": namespaced, "verbs": ["list", "get"]},
+        ]
+    return stub
+
+
 @pytest.fixture(scope="module")
 def api() -> Iterator[StubApi]:
     """A host cluster that has all objects, and at the same address the control planes, which have the same members."""
     with StubApi() as stub:
-        for version, (name, kind, namespaced) in TYPES.items():
-            stub.types[version] = [
-                {"name": name, "kind": kind, "namespaced": namespaced, "verbs": ["list", "get"]},
-            ]
+        with_types(stub)
         kubeconfig = base64.b64encode(json.dumps(stub.kubeconfig()).encode()).decode()
         for number in range(CONTROL_PLANES):
             stub.put(OBJECTS, control_plane(number))
@@ -103,12 +118,78 @@ def api() -> Iterator[StubApi]:
         yield stub
 
 
+def serving() -> ssl.SSLContext:
+    """TLS of every API server in pods: all have the same authority here, and one certificate for all their names."""
+    about = x509.Certificate("all", KARMADA_CA, "all", dns_names=("*.karmada.svc.cluster.local",), server=True)
+    pair = x509.issue(about, authorities()[KARMADA_CA], "ECDSA-P256", datetime.now(UTC), timedelta(days=1))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(pair.certificate + pair.key)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+@pytest.fixture(scope="module")
+def in_pods() -> Iterator[tuple[StubApi, StubApi]]:
+    """A host cluster with all objects and their pods, and what all of these pods lead to."""
+    with StubApi() as host, StubApi(tls=serving()) as inside:
+        with_types(host)
+        with_types(inside)
+        address = urlsplit(inside.url)
+        host.forward_to = (str(address.hostname), int(address.port or 0))
+        labels = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": OWNER}
+        data = {name: base64.b64encode(each).decode() for name, each in to_files(state()).items()}
+        for number in range(CONTROL_PLANES):
+            name = f"prod{number}"
+            host.put(OBJECTS, control_plane(number, "Container"))
+            metadata = {"name": f"{name}-installer-state", "namespace": "karmada", "labels": labels}
+            host.put("api/v1/secrets", {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+            labelled = rendered(name=name).instance.selector(KARMADA_APISERVER.name)
+            host.put(
+                "api/v1/pods",
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": f"{name}-apiserver-0", "namespace": "karmada", "labels": labelled},
+                    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+                },
+            )
+        for number in range(MEMBERS):
+            inside.put(CLUSTERS, registered(number))
+        yield host, inside
+
+
 @pytest.mark.parametrize("membership", GOALS)
 def test_many_control_planes_take_few_requests_and_little_memory(membership: str, api: StubApi, tmp_path: Path) -> None:
-    (tmp_path / "kubeconfig").write_text(json.dumps(api.kubeconfig()), encoding="utf-8")
+    asked = measured(membership, tmp_path, api)
+    # One list and what the server says of the kind; of each control plane also its Secret, its owner and its members.
+    most = 2 if membership == "spec" else 2 + 4 * CONTROL_PLANES
+    assert asked.total() <= most, asked
+    assert asked["clusters"] == (0 if membership == "spec" else CONTROL_PLANES)
+
+
+def test_those_in_pods_are_asked_through_one_client_of_their_cluster(
+    in_pods: tuple[StubApi, StubApi], tmp_path: Path
+) -> None:
+    asked = measured("live", tmp_path, *in_pods)
+    # Of each whether its cluster answers, its state, its pods, the way into one; there its members and their kind.
+    assert asked.total() <= 2 + 6 * CONTROL_PLANES, asked
+    assert asked["portforward"] == asked["clusters"] == CONTROL_PLANES
+
+
+def measured(membership: str, tmp_path: Path, api: StubApi, inside: StubApi | None = None) -> Counter[str]:
+    """Requests of an inventory of all, by the last part of their paths, after what holds of every inventory is seen.
+
+    ``inside`` are API servers of control planes in pods of ``api``, where they are.
+    """
+    logins = tmp_path / "logins"
+    (tmp_path / "kubeconfig").write_text(json.dumps(api.kubeconfig_with_login(logins)), encoding="utf-8")
     source = {"plugin": "karmada.installer.karmada", "instances": "all", "kubeconfig": "kubeconfig"}
     (tmp_path / "site.karmada.yml").write_text(yaml.safe_dump({**source, "membership": membership}), encoding="utf-8")
-    api.requests.clear()
+    stubs = [each for each in (api, inside) if each]
+    for each in stubs:
+        each.requests.clear()
     began = time.monotonic()
     command = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", "site.karmada.yml", "--list", "--export"]
     done = ansible_commands.run("python", "-c", MEASURED, "inventory.json", *command, directory=tmp_path)
@@ -117,17 +198,17 @@ def test_many_control_planes_take_few_requests_and_little_memory(membership: str
     found = json.loads((tmp_path / "inventory.json").read_text(encoding="utf-8"))
     assert len(found["karmada_instances"]["hosts"]) == CONTROL_PLANES
     assert len(found["karmada_all_members"]["hosts"]) == CONTROL_PLANES * MEMBERS
-    asked = Counter(path.partition("?")[0].rstrip("/").rpartition("/")[2] for _, path in api.requests)
+    requests = [path for stub in stubs for _, path in stub.requests]
+    asked = Counter(path.partition("?")[0].rstrip("/").rpartition("/")[2] for path in requests)
     memory, computed = map(float, done.stdout.split())
+    where = " in pods" if inside else ""
     told = (
-        f"{CONTROL_PLANES} control planes with {MEMBERS} members: {seconds:.1f} s, of which {computed:.1f} s of a "
-        f"processor (goal with 100: {GOALS[membership]} s), {memory / 2**20:.0f} MiB, {len(api.requests)} requests"
+        f"{CONTROL_PLANES} control planes{where} with {MEMBERS} members: {seconds:.1f} s, of which {computed:.1f} s "
+        f"of a processor (goal with 100: {GOALS[membership]} s), {memory / 2**20:.0f} MiB, {len(requests)} requests"
     )
     sys.stdout.write(f"{told}\n")
-    keep_figure(CHECKOUT / "build/figures/contract.json", f"inventory, membership {membership}", told)
+    keep_figure(CHECKOUT / "build/figures/contract.json", f"inventory, membership {membership}{where}", told)
     assert memory < MOST_MEMORY, told
     assert asked["karmadadeployments"] == 1
-    # One list and what the server says of the kind; of each control plane also its Secret, its owner and its members.
-    most = 2 if membership == "spec" else 2 + 4 * CONTROL_PLANES
-    assert len(api.requests) <= most, asked
-    assert asked["clusters"] == (0 if membership == "spec" else CONTROL_PLANES)
+    assert logins.read_text(encoding="utf-8").splitlines() == ["login"]
+    return asked

@@ -16,8 +16,8 @@ from typing import Any
 
 from .. import awx_job
 from ..components.spec import Spec
-from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
+from ..kube.shared_clients import SharedClients
 from ..problems import Problem, ProblemsError, Reason
 from . import inventory_source, kept_verdicts, manifest
 from .inventory_source import Source
@@ -52,15 +52,18 @@ class Instances:
     broken: tuple[Broken, ...]
 
 
-def load(path: str, options: Mapping[str, str]) -> Instances:
-    """Read all objects that the options of a source choose. Raises ProblemsError if they cannot be read."""
+def load(path: str, options: Mapping[str, str], clients: SharedClients) -> Instances:
+    """Read all objects that the options of a source choose. Raises ProblemsError if they cannot be read.
+
+    ``clients`` has the client of their cluster, for whoever asks that cluster for more.
+    """
     file = Path(path)
     if problems := inventory_source.missing_paths(file, options):
         raise ProblemsError(problems)
     found: list[Instance] = []
     broken: list[Broken] = []
     with kept_verdicts.used():
-        for each in sorted(_listed(file, options), key=_place):
+        for each in sorted(_listed(file, options, clients), key=_place):
             namespace, name = _place(each)
             try:
                 found.append(_instance(file, options, each))
@@ -91,14 +94,13 @@ def _instance(file: Path, options: Mapping[str, str], found: Mapping[str, Any]) 
     )
 
 
-def _listed(file: Path, options: Mapping[str, str]) -> list[dict[str, Any]]:
+def _listed(file: Path, options: Mapping[str, str], clients: SharedClients) -> list[dict[str, Any]]:
     namespace, selector = options.get("namespace"), options.get("label_selector")
     where = f"{inventory_source.short(file)}: label_selector"
     if selector is not None and not _SELECTOR.fullmatch(selector):
         raise ProblemsError(_selector(selector, where))
-    cluster = Cluster.from_kubeconfig(
-        inventory_source.absolute(file, options.get("kubeconfig")), options.get("context"), name="host cluster"
-    )
+    kubeconfig = inventory_source.absolute(file, options.get("kubeconfig"))
+    cluster = clients.of(kubeconfig, options.get("context"), "host cluster")
     try:
         if cluster.resource(manifest.API_VERSION, manifest.KIND) is None:
             what = f"it does not know the kind {manifest.KIND}"
@@ -117,8 +119,6 @@ def _listed(file: Path, options: Mapping[str, str]) -> list[dict[str, Any]]:
             reason=error.problem_reason,
         )
         raise ProblemsError(told) from error
-    finally:
-        cluster.close()
 
 
 def _selector(given: str, where: str) -> Problem:

@@ -8,16 +8,16 @@ neither is there, as in a job of AWX, a run may look at the hosts, whose state h
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ..document.inventory_source import short
 from ..document.references import NAME_IT, Connection
 from ..encoding import files_of
 from ..kube import kubeconfig
 from ..kube.cluster import Cluster
+from ..kube.shared_clients import SharedClients
 from ..problems import Problem, ProblemsError, Reason
 
 
@@ -28,53 +28,30 @@ def is_given(connection: Connection) -> bool:
     return Path(connection.kubeconfig_output or "").is_file()
 
 
-class HomeClusters:
-    """Clients of the clusters that have the objects of control planes, one for each cluster. Thread-safe.
-
-    A hundred control planes in one cluster have its kubeconfig read once, and a program that it names run once.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._opened: dict[tuple[str | None, str | None], Cluster] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for each in self._opened.values():
-            each.close()
-
-    def of(self, connection: Connection) -> Cluster:
-        """Client of the cluster to which a source leads. Raises ProblemsError if its kubeconfig cannot be used."""
-        place = (connection.kubeconfig, connection.context)
-        with self._lock:
-            if place not in self._opened:
-                self._opened[place] = Cluster.from_kubeconfig(*place, name="host cluster")
-            return self._opened[place]
-
-
 def client(
-    deployment: Mapping[str, Any], connection: Connection, otherwise: str, homes: HomeClusters | None = None
+    deployment: Mapping[str, Any], connection: Connection, otherwise: str, clients: SharedClients | None = None
 ) -> Cluster:
     """Client of the control plane. ``otherwise`` is what else can be done if its kubeconfig is not there.
 
-    ``homes`` are shared by whoever asks many control planes.
+    ``clients`` are shared by whoever asks many control planes.
     Raises ProblemsError, with the reason KUBECONFIG_NOT_FOUND if there is none, and ApiError.
     """
     given = connection.control_plane_kubeconfig
     if given is None and connection.object_uid:
-        if homes is not None:
-            return _beside_object(deployment, homes.of(connection), otherwise)
-        with HomeClusters() as own:
-            return _beside_object(deployment, own.of(connection), otherwise)
+        if clients is not None:
+            return _beside_object(deployment, connection, clients, otherwise)
+        with SharedClients() as own:
+            return _beside_object(deployment, connection, own, otherwise)
     if not Path(given or "").is_file():
         where = f"{f'{short(given)}: ' if given else ''}kubeconfig of the control plane"
         raise _not_there(where, f"{NAME_IT}, or {otherwise}")
     return Cluster.from_kubeconfig(given, name="control plane")
 
 
-def _beside_object(deployment: Mapping[str, Any], home: Cluster, otherwise: str) -> Cluster:
+def _beside_object(
+    deployment: Mapping[str, Any], connection: Connection, clients: SharedClients, otherwise: str
+) -> Cluster:
+    home = clients.of(connection.kubeconfig, connection.context, "host cluster")
     namespace, name = deployment["metadata"]["namespace"], f"{deployment['metadata']['name']}-admin-config"
     found = home.get("v1", "Secret", name, namespace)
     where = f"Secret {namespace}/{name}"

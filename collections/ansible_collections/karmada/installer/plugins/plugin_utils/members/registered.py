@@ -19,6 +19,7 @@ from ..document.references import Connection
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.objects import claimed_by
+from ..kube.shared_clients import SharedClients
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from . import access_on_hosts
@@ -59,15 +60,18 @@ class Registered:
         return cls(found["owner"], tuple(found["recorded"]), found["clusters"])
 
 
-def live_of_all(sources: Sequence[Source], *, at_once: int) -> list[Registered]:
-    """Current registrations of several control planes. Raises ProblemsError with all that cannot be told."""
+def live_of_all(sources: Sequence[Source], clients: SharedClients, *, at_once: int) -> list[Registered]:
+    """Current registrations of several control planes. Raises ProblemsError with all that cannot be told.
+
+    Those in one cluster use one client of it, of ``clients``.
+    """
     if len(sources) == 1:
-        return [live(sources[0])]
+        return [live(sources[0], clients)]
     problems: list[Problem] = []
 
     def found(source: Source) -> Registered:
         try:
-            return live(source, homes)
+            return live(source, clients)
         except ProblemsError as error:
             metadata = source.deployment["metadata"]
             problems.extend(
@@ -76,28 +80,29 @@ def live_of_all(sources: Sequence[Source], *, at_once: int) -> list[Registered]:
             )
             return Registered()
 
-    with access_on_hosts.HomeClusters() as homes, ThreadPoolExecutor(max_workers=at_once) as workers:
+    with ThreadPoolExecutor(max_workers=at_once) as workers:
         answers = list(workers.map(found, sources))
     if problems:
         raise ProblemsError(problems)
     return answers
 
 
-def live(source: Source, homes: access_on_hosts.HomeClusters | None = None) -> Registered:
+def live(source: Source, clients: SharedClients) -> Registered:
     """Current registrations; empty if the control plane is not installed yet. Raises ProblemsError if unknown.
 
-    ``homes`` are clients that several control planes share.
+    ``clients`` has that of the cluster to which the source leads. A kubeconfig that the document names in a Secret is
+    its own, and nobody else's client comes of it.
     """
     try:
         if Spec(source.deployment["spec"]).mode == "Binary":
-            return _on_hosts(source, homes)
-        return _through_host_cluster(source)
+            return _on_hosts(source, clients)
+        return _through_host_cluster(source, clients)
     except ApiError as error:
         what = f"it cannot be told which members are registered: {error}"
         raise ProblemsError(Problem(what, error.cluster, _REMEDY, reason=error.problem_reason)) from error
 
 
-def _through_host_cluster(source: Source) -> Registered:
+def _through_host_cluster(source: Source, clients: SharedClients) -> Registered:
     run = Run(
         source.deployment,
         Connection.of(source.connection),
@@ -106,6 +111,7 @@ def _through_host_cluster(source: Source) -> Registered:
         check=True,
         say=lambda _message: None,
     )
+    run.clients = clients
     try:
         run.host_cluster.version(retry_seconds=PATIENCE_SECONDS)
         if run.stored_state is None:
@@ -115,9 +121,9 @@ def _through_host_cluster(source: Source) -> Registered:
         run.close()
 
 
-def _on_hosts(source: Source, homes: access_on_hosts.HomeClusters | None) -> Registered:
+def _on_hosts(source: Source, clients: SharedClients) -> Registered:
     try:
-        control_plane = access_on_hosts.client(source.deployment, Connection.of(source.connection), _SPEC, homes)
+        control_plane = access_on_hosts.client(source.deployment, Connection.of(source.connection), _SPEC, clients)
     except ProblemsError as error:
         missing = [each.reason for each in error.problems] == [Reason.KUBECONFIG_NOT_FOUND]
         if missing and source.connection.get("object_uid") and not source.installed:

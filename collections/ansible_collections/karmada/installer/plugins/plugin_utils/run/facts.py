@@ -22,6 +22,7 @@ from ..components.spec import Spec
 from ..document import overlay
 from ..document.references import Connection, References
 from ..kube.cluster import Cluster
+from ..kube.shared_clients import SharedClients
 from ..problems import Problem, ProblemsError, Reason
 
 T = TypeVar("T")
@@ -45,6 +46,8 @@ class Facts(ABC):
     one_of_several: bool = False
     #: Seconds for which another run that holds the lock of a control plane in pods is waited for, at most.
     lock_wait: float = 120.0
+    #: Clients of clusters that are shared with others, who look at further control planes; None where there are none.
+    clients: SharedClients | None = None
 
     def __init__(
         self,
@@ -107,6 +110,17 @@ class Facts(ABC):
         self._closing.callback(cluster.close)
         return cluster
 
+    def opened(self, kind: type[Cluster], context: str | None, name: str) -> Cluster:
+        """Client of the cluster to which the kubeconfig of the inventory source leads, attended.
+
+        It is closed at the end of the step, unless others share it. Raises ProblemsError if that cannot be used.
+        """
+        if self.clients is None:
+            return self.kept(kind.from_kubeconfig(self.connection.kubeconfig, context, name=name))
+        found = self.clients.of(self.connection.kubeconfig, context, name)
+        self.attend(found)
+        return found
+
     def attend(self, cluster: Cluster) -> None:
         """Show retries of this cluster to the user, and check the lock before each write to it."""
         cluster.on_trouble = self.say
@@ -160,9 +174,7 @@ class Facts(ABC):
     @cached_property
     def home(self) -> Cluster:
         """Cluster that holds the document as an object, or that the inventory source names."""
-        return self.kept(
-            Cluster.from_kubeconfig(self.connection.kubeconfig, self.connection.context, name="home cluster")
-        )
+        return self.opened(Cluster, self.connection.context, "home cluster")
 
     @cached_property
     def overlays(self) -> list[overlay.Overlay]:

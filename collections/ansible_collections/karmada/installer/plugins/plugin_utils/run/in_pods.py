@@ -65,7 +65,9 @@ class InPods(Place):
             where = "spec.hostCluster.secretRef"
             files, folder = facts.secret(settings.secret, where), facts.connection.folder(settings.secret)
             full = facts.full_name(settings.secret)
-            found = cluster_from_secret(files, settings.context, "host cluster", where, HostCluster, folder, full)
+            found = facts.kept(
+                cluster_from_secret(files, settings.context, "host cluster", where, HostCluster, folder, full)
+            )
         elif settings.context and facts.connection.object_uid:
             raise ProblemsError(
                 Problem(
@@ -78,10 +80,9 @@ class InPods(Place):
             )
         else:
             where = "kubeconfig of the host cluster"
-            context = settings.context or facts.connection.context
-            found = HostCluster.from_kubeconfig(facts.connection.kubeconfig, context, name="host cluster")
+            found = facts.opened(HostCluster, settings.context or facts.connection.context, "host cluster")
         host_cluster.refuse_unverified(found.access, where, allowed=bool(settings.insecure))
-        return facts.kept(found)
+        return found
 
     @property
     def host_cluster_is_home(self) -> bool:

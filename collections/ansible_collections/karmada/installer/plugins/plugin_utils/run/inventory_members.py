@@ -23,9 +23,12 @@ class Member:
     cluster: Mapping[str, Any] | None = None
 
 
-def chosen(found: Sequence[tuple[dict[str, Any], Any]], query: str | None, where: str) -> list[list[Member]]:
+def chosen(
+    found: Sequence[tuple[dict[str, Any], Any]], query: str | None, where: str, *, several: bool
+) -> list[list[Member]]:
     """Members of each document that a query chooses; all without one. Each document comes with what is registered.
 
+    ``several``: the source may have many documents, so that a name alone is no member's, be there one document today.
     Raises ProblemsError for a query that cannot be used. ``where`` names it in messages.
     """
     members = [list(of(deployment, registered)) for deployment, registered in found]
@@ -36,7 +39,7 @@ def chosen(found: Sequence[tuple[dict[str, Any], Any]], query: str | None, where
         for (deployment, _), of_one in zip(found, members, strict=True)
         for each in of_one
     ]  # fmt: skip
-    wanted = jmespath_query.chosen(query, seen, where, identity=("namespace", "instance", "name"))
+    wanted = jmespath_query.chosen(query, seen, where, identity=("namespace", "instance", "name"), names=not several)
     places = [(each["metadata"]["namespace"], each["metadata"]["name"]) for each, _ in found]
     return [
         [each for each in of_one if each.name in wanted or (*place, each.name) in wanted]

@@ -75,10 +75,12 @@ def run(
     mode: str = "Container",
     hosts: dict[str, Any] | None = None,
     grouped: bool = False,
+    source: dict[str, Any] | None = None,
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     """The command, and what each step was given, in order.
 
     ``playbook`` is the name of one of ours, or the text of a play. With ``grouped`` the group of all hosts has them.
+    The inventory is written here, or what our plugin makes of this ``source``.
     """
     collection = tmp_path / "ansible_collections/karmada/installer"
     (collection / "plugins/action").mkdir(parents=True)
@@ -91,6 +93,7 @@ def run(
         "plugins/doc_fragments",
         "plugins/module_utils",
         "plugins/plugin_utils",
+        *(("plugins/inventory", "schemas") if source else ()),
     ):
         (collection / part).symlink_to(COLLECTION / part)
     for action in (COLLECTION / "plugins/action").glob("*.py"):
@@ -115,7 +118,10 @@ def run(
     if playbook.startswith("-"):
         (tmp_path / "play.yml").write_text(playbook)
     started = "play.yml" if playbook.startswith("-") else f"karmada.installer.{playbook}"
-    command = ["-i", "hosts.yml", started, *options]
+    if source:
+        said = {"plugin": "karmada.installer.karmada", **source}
+        (tmp_path / "site.karmada.yml").write_text(yaml.safe_dump(said))
+    command = ["-i", "site.karmada.yml" if source else "hosts.yml", started, *options]
     done = ansible_commands.run(
         "ansible-playbook",
         *command,

@@ -10,7 +10,9 @@ import base64
 import contextlib
 import hashlib
 import json
+import shlex
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -18,6 +20,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -25,6 +28,7 @@ from ansible_collections.karmada.installer.tests.unit.support.copies import copi
 
 Object = dict[str, Any]
 
+LOGIN = "client.authentication.k8s.io/v1"
 KINDS = {
     "clusterrolebindings": "ClusterRoleBinding",
     "clusterroles": "ClusterRole",
@@ -69,9 +73,12 @@ class Fault:
 
 
 class StubApi:
-    """``with StubApi() as api``: serves at ``address``; ``requests`` is the log of (method, path with query)."""
+    """``with StubApi() as api``: serves at ``address``; ``requests`` is the log of (method, path with query).
 
-    def __init__(self, address: str = "127.0.0.1") -> None:
+    It speaks TLS if it is given with what.
+    """
+
+    def __init__(self, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
         self.requests: list[tuple[str, str]] = []
         self.headers: list[dict[str, str]] = []
@@ -92,7 +99,9 @@ class StubApi:
         self.forwarded = 0  # connections open now
         handler = type("Handler", (_Handler,), {"api": self})
         self._server = _Server((address, 0), handler)
-        self.url = f"http://{address}:{self._server.server_address[1]}"
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'s' if tls else ''}://{address}:{self._server.server_address[1]}"
 
     def __enter__(self) -> StubApi:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -112,6 +121,13 @@ class StubApi:
             "clusters": [{"name": "stub", "cluster": {"server": self.url}}],
             "users": [{"name": "me", "user": {"token": "t0ps3cret"}}],
         }
+
+    def kubeconfig_with_login(self, log: Path) -> Object:
+        """Kubeconfig whose identity comes from a program, which leaves a line in a file each time that it runs."""
+        answer = {"apiVersion": LOGIN, "kind": "ExecCredential", "status": {"token": "t0ps3cret"}}
+        script = f"echo login >> {shlex.quote(str(log))}; echo {shlex.quote(json.dumps(answer))}"
+        login = {"apiVersion": LOGIN, "command": "sh", "args": ["-c", script], "interactiveMode": "Never"}
+        return {**self.kubeconfig(), "users": [{"name": "me", "user": {"exec": login}}]}
 
     def writes(self) -> list[tuple[str, str]]:
         """Requests that could have changed something."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.shared_clients import SharedClients
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registered
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.support import ansible_commands
@@ -164,15 +165,11 @@ def test_a_query_chooses_members_by_what_they_are(query: str, tmp_path: Path, th
     assert hosts(found, "karmada_all_members") == ["m1@team-a.prod"]
 
 
-def test_a_query_may_give_names(tmp_path: Path, three: StubApi) -> None:
-    found = listed(tmp_path, site(tmp_path, three, members_query="[?plan=='join'].name | [?@=='m1']"))
-    assert hosts(found, "karmada_all_members") == ["m1@team-a.prod", "m1@team-b.prod"]
-
-
-def test_a_query_chooses_members_of_one_document_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("query", ["[?member.region]", "[?member.region].name"])
+def test_a_query_chooses_members_of_one_document_too_where_names_say_enough(query: str, tmp_path: Path) -> None:
     document = instance("karmada", "prod", {"members": [member("m1", region="eu"), member("m2")]})
     (tmp_path / "prod.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
-    source = {"plugin": "karmada.installer.karmada", "manifest": "prod.yaml", "members_query": "[?member.region]"}
+    source = {"plugin": "karmada.installer.karmada", "manifest": "prod.yaml", "members_query": query}
     (tmp_path / "site.karmada.yml").write_text(yaml.safe_dump(source), encoding="utf-8")
     found = listed(tmp_path, str(tmp_path / "site.karmada.yml"))
     assert hosts(found, "karmada_members_join") == ["m1"]
@@ -187,8 +184,11 @@ def test_a_query_chooses_members_of_one_document_too(tmp_path: Path) -> None:
         ("[].member", "gives a list of something else"),
         ("nothing(@)", "cannot be evaluated"),
         ("@.x", "gives NoneType, and no list"),
+        # One of this name has a region, and another one, of another control plane, has none.
+        ("[?member.region].name", "gives names, and members of several control planes may have the same one"),
+        ("[?member.region].name", "Have it give the members themselves: [?ready] in place of [?ready].name."),
     ],
-    ids=["syntax", "number", "others", "function", "null"],
+    ids=["syntax", "number", "others", "function", "null", "names", "in place of names"],
 )
 def test_a_query_that_cannot_be_used_is_refused(query: str, told: str, tmp_path: Path, three: StubApi) -> None:
     done = ran(tmp_path, site(tmp_path, three, members_query=query))
@@ -301,7 +301,7 @@ def test_registered_members_of_all_are_asked_for_at_once_and_all_that_fail_are_t
 ) -> None:
     sources = [inventory_source.Source(instance("a", name), {}, "live") for name in ("one", "two", "three")]
 
-    def live(source: inventory_source.Source, _homes: object = None) -> registered.Registered:
+    def live(source: inventory_source.Source, _clients: SharedClients) -> registered.Registered:
         name = source.deployment["metadata"]["name"]
         if name != "one":
             raise ProblemsError(
@@ -310,13 +310,14 @@ def test_registered_members_of_all_are_asked_for_at_once_and_all_that_fail_are_t
         return registered.Registered(owner=name)
 
     monkeypatch.setattr(registered, "live", live)
+    clients = SharedClients()
     with pytest.raises(ProblemsError) as error:
-        registered.live_of_all(sources, at_once=8)
+        registered.live_of_all(sources, clients, at_once=8)
     assert {str(each) for each in error.value.problems} == {
         "a/two: control plane: two does not answer",
         "a/three: control plane: three does not answer",
     }
-    assert [each.owner for each in registered.live_of_all(sources[:1] * 2, at_once=8)] == ["one", "one"]
+    assert [each.owner for each in registered.live_of_all(sources[:1] * 2, clients, at_once=8)] == ["one", "one"]
 
 
 @pytest.mark.parametrize("installed", [True, False])

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.shared_clients import SharedClients
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registered
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -233,7 +234,9 @@ def test_control_planes_in_one_cluster_have_its_kubeconfig_read_once(
     monkeypatch.setattr(kubeconfig, "from_file", lambda path, context: read.append(path) or taken(path, context))
     before = len(api.requests)
     sources = [inventory_source.Source(document({**SPEC, "members": []}), connection, "live")] * 5
-    assert registered.live_of_all(sources, at_once=3) == [registered.Registered()] * 5, "none is installed"
+    with SharedClients() as clients:
+        found = registered.live_of_all(sources, clients, at_once=3)
+    assert found == [registered.Registered()] * 5, "none is installed"
     assert read == [connection["kubeconfig"]]
     assert [path for _, path in api.requests[before:]] == ["/api/v1/namespaces/karmada/secrets/prod-admin-config"] * 5
 
@@ -243,7 +246,8 @@ def test_control_planes_in_one_cluster_have_its_kubeconfig_read_once(
 
 def in_pods(monkeypatch: pytest.MonkeyPatch, run: Run) -> registered.Registered:
     monkeypatch.setattr(registered, "Run", lambda *_, **__: run)
-    return registered.live(inventory_source.Source(document(), {}, "live"))
+    with SharedClients() as clients:
+        return registered.live(inventory_source.Source(document(), {}, "live"), clients)
 
 
 def test_before_the_first_installation_nothing_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:

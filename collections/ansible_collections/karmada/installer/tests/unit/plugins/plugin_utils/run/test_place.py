@@ -13,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import port_forward
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import in_pods, place
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Facts
 
 
 def test_an_api_server_that_answers_needs_nothing_of_port_forward(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +48,10 @@ def test_an_object_chooses_no_context_of_the_kubeconfig_of_whoever_carries_it_ou
     def of(uid: str | None, host: dict[str, Any]) -> Any:
         here: Any = in_pods.InPods.__new__(in_pods.InPods)
         connection = SimpleNamespace(object_uid=uid, context="own", kubeconfig=None)
-        here.facts = SimpleNamespace(spec=Spec({"hostCluster": host}), connection=connection, kept=lambda each: each)
+        here.facts = SimpleNamespace(
+            spec=Spec({"hostCluster": host}), connection=connection, kept=lambda each: each, clients=None
+        )
+        here.facts.opened = Facts.opened.__get__(here.facts)
         return here.host_cluster
 
     with pytest.raises(ProblemsError, match="chooses a context") as refused:
