@@ -12,7 +12,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +30,9 @@ from .probes import Probes
 from .reconcile import Start
 from .recorder import Recorder
 
+#: Ids of dead runs that are remembered of one control plane. Where that many fail in a row, the pauses between them are
+#: longer than any lock is held for a run that is silent.
+MOST_DEAD = 16
 _LOG = logging.getLogger(__name__)
 
 
@@ -61,8 +64,8 @@ def is_later(phase: str, than: str) -> bool:
     return than not in phases.ORDER or phases.ORDER.index(phase) > phases.ORDER.index(than)
 
 
-def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", owner: str = "") -> RunSpec:
-    """Run of an order, with an id of its own. ``dead`` is the id of an earlier run whose lock may be taken over.
+def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: Sequence[str] = (), owner: str = "") -> RunSpec:
+    """Run of an order, with an id of its own. ``dead`` are the ids of earlier runs whose locks may be taken over.
 
     ``owner`` is the UID of the control plane that the object belongs to, if it is none.
     """
@@ -87,7 +90,7 @@ def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", o
             given_up = {*variables.get("uninstall_abandon_members", ()), *order.given_up}
             variables["uninstall_abandon_members"] = sorted(given_up)
     if dead:
-        variables["karmada_confirm_dead"] = dead
+        variables["karmada_confirm_dead"] = ",".join(dead)
     return RunSpec(
         run_id=f"{key.name[:40].replace('.', '-')}-{uuid.uuid4().hex[:12]}",
         namespace=key.namespace,
@@ -141,8 +144,8 @@ class Runs:
         self._under_way: dict[Key, Run] = {}
         #: Runs that an earlier leader has started and that nobody follows yet.
         self._left: dict[Key, tuple[Left, Order]] = {}
-        #: Id of the last run of a control plane whose processes were seen gone, unless it came to its end.
-        self._dead: dict[Instance, str] = {}
+        #: Ids of the last runs of a control plane that did not succeed and whose processes were seen gone.
+        self._dead: dict[Instance, tuple[str, ...]] = {}
         #: Control planes that worked until a run of this process failed.
         self._suspects: set[Key] = set()
 
@@ -175,7 +178,7 @@ class Runs:
         """Start a run, and follow it to its end."""
         instance = self._instance(key)
         with self._guard:
-            dead = self._dead.get(instance, "")
+            dead = self._dead.get(instance, ())
         spec = spec_of(key, self._kinds[key.kind], seen, action.order, dead=dead, owner=self._owner(key))
 
         def begin() -> Run:
@@ -263,7 +266,7 @@ class Runs:
             # A look each six hours is no news.
             reached = None if action.lane is Lane.ROUTINE else known
             ending = self._followed(key, seen, run, reached)
-            self._bury(instance, spec, ending)
+            self._bury(instance, spec, order, ending)
         except LeftBehind as error:
             _LOG.info("%s", error, extra={"object": str(key), "run": spec.run_id})
             return
@@ -306,13 +309,17 @@ class Runs:
             reached = each.phase if new else reached
         return Ending(Outcome.LOST, "it ended without a word")
 
-    def _bury(self, instance: Instance, spec: RunSpec, ending: Ending) -> None:
-        """Remember whose lock may be taken over. A run that came to its end has given its own back."""
+    def _bury(self, instance: Instance, spec: RunSpec, order: Order, ending: Ending) -> None:
+        """Remember whose locks may be taken over. A run that succeeded has given its own back; one that looks has none.
+
+        An id is not dropped because a later run succeeded: that one may have had nothing to write, and so have taken
+        no lock, or not the ones of hosts that were away. It is nobody else's, and stays that of a dead run.
+        """
+        looks = order.dry_run or order.operation is Operation.LOOK
+        if looks or ending.outcome is Outcome.SUCCEEDED or not ending.seen_gone:
+            return
         with self._guard:
-            if ending.outcome is Outcome.SUCCEEDED:
-                self._dead.pop(instance, None)
-            elif ending.seen_gone:
-                self._dead[instance] = spec.run_id
+            self._dead[instance] = (*self._dead.get(instance, ()), spec.run_id)[-MOST_DEAD:]
 
     def _watch_over(self, instance: Instance, host: HostCluster | None, order: Order, ending: Ending) -> None:
         """Have an instance looked at between runs. What a run that came to its end has left is what should be there.

@@ -12,7 +12,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
-from karmada_operator import controller, reconcile, wishes
+from karmada_operator import controller, reconcile, runs, wishes
 from karmada_operator.executor import Left, RunSpec, UnderWay
 from karmada_operator.kinds import Key
 from karmada_operator.orders import Operation, Order, Outcome
@@ -121,13 +121,52 @@ def test_the_run_after_one_that_died_may_take_its_lock(api: StubApi, cluster: Cl
         until(lambda: condition(api, "Progressing") == "False Idle")
         edited(api, "x", generation=2)
         third = operator.executor.next()
-        assert "karmada_confirm_dead" not in third.spec.variables, "the second has given its lock back"
+        assert third.spec.variables == {"karmada_confirm_dead": lost.spec.run_id}, "the second may have taken no lock"
         third.end()
 
 
 def test_failures_are_told_and_tried_again(api: StubApi, cluster: Cluster) -> None:
     api.put(PREFIX, widget("x"))
     problem = {"severity": "error", "reason": "ImageNotAvailable", "what": "no image", "where": "w", "remedy": "mend"}
+def test_a_run_that_only_looks_leaves_the_locks_of_dead_ones_to_the_next_writer(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x"))
+    with operating(cluster) as operator:
+        lost = operator.executor.next()
+        edited(api, "x", annotations={wishes.DRY_RUN: "true"})
+        until(lambda: lost.cancelled == "it was set to dry-run")
+        check = operator.executor.next()
+        assert (check.spec.check, check.spec.variables) == (True, {"karmada_confirm_dead": lost.spec.run_id})
+        check.end(Outcome.FAILED)
+        again = operator.executor.next()
+        assert again.spec.check
+        again.end()
+        until(lambda: condition(api, "Drifted") == "False DryRun")
+        edited(api, "x", annotations={})
+        writer = operator.executor.next()
+        assert (writer.spec.check, writer.spec.variables) == (False, {"karmada_confirm_dead": lost.spec.run_id})
+        writer.end()
+
+
+def test_of_many_dead_runs_the_newest_are_handed_on(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_DEAD", 2)
+    api.put(PREFIX, widget("x"))
+    with operating(cluster) as operator:
+        lost: list[str] = []
+        for _ in range(4):
+            run = operator.executor.next()
+            assert run.spec.variables.get("karmada_confirm_dead", "") == ",".join(lost[-2:])
+            lost.append(run.spec.run_id)
+            run.end(Outcome.LOST)
+        # Whoever was not seen gone may be at work still.
+        unseen = operator.executor.next()
+        unseen.end(Outcome.LOST, seen_gone=False)
+        last = operator.executor.next()
+        assert last.spec.variables == {"karmada_confirm_dead": ",".join(lost[-2:])}
+        last.end()
+
+
     with operating(cluster) as operator:
         failure = {"failed_task": "Check", "phase": "Waiting", "reason": "ImageNotAvailable", "component": "etcd"}
         operator.executor.next().end(Outcome.FAILED, message="no image", problems=(problem,), **failure)
