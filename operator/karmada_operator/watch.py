@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object, is_true
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object, condition, is_true
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Expired, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.host_cluster import INSECURE
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.watch import Watch
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import HELD
 
 from . import inputs
 from .kinds import Key
@@ -62,6 +63,7 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
         failing=is_true(obj, "Degraded"),
         installed=bool(status.get("installed")),
         quarantined=status.get("phase") == "Quarantined",
+        held=str(condition(obj, HELD).get("reason") or ""),
         kubeconfig=str((status.get("secretRef") or {}).get("name") or ""),
         several=several_of(status),
         version=str(meta.get("resourceVersion", "")),
