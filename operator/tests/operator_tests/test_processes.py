@@ -8,13 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
-from karmada_operator import process_tree, processes
+from karmada_operator import process_tree, processes, worker
 from karmada_operator.executor import Ending, RunSpec, Task
 from karmada_operator.orders import Outcome
 from karmada_operator.processes import ProcessExecutor
@@ -223,3 +224,29 @@ def test_a_run_that_is_cancelled_while_its_worker_starts_is_told_as_that(tmp_pat
     assert found.returncode == 0
     result = json.loads(found.stdout.splitlines()[-1])
     assert (result["event"], result["outcome"], result["message"]) == ("result", "cancelled", "it was cancelled")
+def test_the_memory_of_a_run_is_that_of_its_worker_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the worker are ansible-runner and what it has heard, which is not little."""
+    mib = {os.getpid(): 40}
+    looked: list[int] = []
+
+    def memory_mib(pids: Any) -> int:
+        looked[:] = pids
+        return sum(mib.get(each, 0) for each in looked)
+
+    monkeypatch.setattr(process_tree, "memory_mib", memory_mib)
+    monkeypatch.setattr(worker, "LOOK", 0.001)
+    stop, over = worker._Stop(), threading.Event()
+    peak = worker._Peak(spec(tmp_path, "", memory_limit=30), stop)
+    watching = threading.Thread(target=peak.watch, args=(over,))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        mib[child.pid] = 2
+        watching.start()
+        until(lambda: peak.mib == 42)
+        assert looked.count(os.getpid()) == 1
+        over.set()
+        watching.join()
+        child.kill()
+    assert stop.outcome is Outcome.FAILED
+    assert stop.why == "it took more memory than its limit of 30 MiB"
+
+
