@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def test_what_detaches_itself_ends_with_the_run(
     executor: ProcessExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swept: bool
 ) -> None:
     if not swept:
-        monkeypatch.setattr(processes, "_marked", lambda _run_id: [])
+        monkeypatch.setattr(processes, "_of_run", lambda _run_id, _folder: [])
     tasks = detached(tmp_path, 0)
     _, ending = followed(executor, spec(tmp_path, tasks))
     assert ending.outcome is Outcome.SUCCEEDED, ending
@@ -172,6 +173,33 @@ import sys
 from pathlib import Path
 from karmada_operator.executor import RunSpec
 from karmada_operator.processes import ProcessExecutor
+@pytest.mark.parametrize("shown", ["socket", "directory"])
+def test_what_has_no_environment_is_found_by_the_folder_of_its_run(tmp_path: Path, shown: str) -> None:
+    """SSH's master writes a title over its environment; it has the path of its socket in it."""
+    mine, other = tmp_path / "run-abcdefgh", tmp_path / "run-ijklmnop"
+    found: dict[Path, int] = {}
+    with ExitStack() as started:
+        for folder in (mine, other):
+            folder.mkdir()
+            title = f"ssh: {folder}/ansible/cp/1f3a9c [mux]" if shown == "socket" else "x"
+            process = subprocess.Popen(
+                [sys.executable, "-c", "print(flush=True); input()", title],
+                cwd=folder if shown == "directory" else "/",
+                env={},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            started.enter_context(process)
+            started.callback(process.kill)
+            assert process.stdout
+            process.stdout.readline()
+            assert Path(f"/proc/{process.pid}/environ").read_bytes() == b""
+            found[folder] = process.pid
+        assert processes._of_run("r-1", mine) == [found[mine]]
+        process_tree.end(lambda: processes._of_run("r-1", mine), 0.0)
+        assert processes._of_run("r-1", other) == [found[other]], "that of another run goes on"
+
+
 run = ProcessExecutor(Path({str(root)!r})).start(RunSpec.of(sys.argv[1]))
 for each in run.follow():
     print(each, flush=True)
