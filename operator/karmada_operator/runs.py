@@ -116,6 +116,11 @@ def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: Sequence[st
     )
 
 
+def _is_suspect(seen: Seen | None, generation: int) -> bool:
+    """Return whether an object is still as it was when its run failed, and nobody has paused it since."""
+    return seen is not None and seen.generation == generation and not seen.wishes.paused
+
+
 class Runs:
     """All runs of one leader. ``found`` is called when a run can be cancelled, ``ended`` when the next may start.
 
@@ -146,8 +151,10 @@ class Runs:
         self._left: dict[Key, tuple[Left, Order]] = {}
         #: Ids of the last runs of a control plane that did not succeed and whose processes were seen gone.
         self._dead: dict[Instance, tuple[str, ...]] = {}
-        #: Control planes that worked until a run of this process failed.
-        self._suspects: set[Key] = set()
+        #: Control planes that worked until a run of this process failed, with the generation that it was for; and by
+        #: object that was held back because of them, the word of run-now that it had then.
+        self._suspects: dict[Key, int] = {}
+        self._words: dict[Key, str] = {}
 
     def find_left(self) -> None:
         """See which runs an earlier leader has left, each to be followed when its object is seen. Raises ApiError."""
@@ -215,10 +222,18 @@ class Runs:
         instance = self._instance(key)
         return any(self._instance(each) == instance for each in left)
 
-    def suspects_beside(self, key: Key) -> bool:
-        """Return whether another control plane worked until a run of this process failed."""
+    def waits_for_suspects(self, key: Key, order: Order, seen: Callable[[Key], Seen | None]) -> bool:
+        """Return whether an order is put off because another control plane worked until a run of this process failed.
+
+        One that was paused or edited since holds nobody back: its user has taken it in hand. A word of run-now lets one
+        run that is held, if it was not there when that was seen to be held first. ``seen`` looks at an object.
+        """
         with self._guard:
-            return bool(self._suspects - {key})
+            suspects = {each: generation for each, generation in self._suspects.items() if each != key}
+        if not any(_is_suspect(seen(each), generation) for each, generation in suspects.items()):
+            return False
+        with self._guard:
+            return order.run_now in ("", self._words.setdefault(key, order.run_now))
 
     def forget(self, key: Key) -> None:
         """Drop an object that is gone."""
@@ -227,7 +242,8 @@ class Runs:
             if not belongs:
                 self._dead.pop(instance, None)
             self._left.pop(key, None)
-            self._suspects.discard(key)
+            self._suspects.pop(key, None)
+            self._words.pop(key, None)
 
     def close(self) -> None:
         """Start no run any more; those under way are ended, or left behind."""
@@ -294,7 +310,7 @@ class Runs:
             if order.operation is Operation.INSTALL or order.operation in OF_A_RESTORE:
                 self._watch_over(instance, None if kind.belongs else seen.host, order, ending)
             if order.operation is Operation.INSTALL:
-                self._suspect(key, action.lane, ending, failing=seen.failing)
+                self._suspect(key, seen, action.lane, ending)
             # Whatever comes next of it is for another turn.
             self._ended(key)
         self._recorder.ended(key, seen, order, ending, spec, began, time.monotonic() - clock)
@@ -336,10 +352,10 @@ class Runs:
         if secret := (ending.report.get("secretRef") or {}).get("name"):
             self._probes.follow(instance, str(secret), several_of(ending.report))
 
-    def _suspect(self, key: Key, lane: Lane, ending: Ending, *, failing: bool) -> None:
+    def _suspect(self, key: Key, seen: Seen, lane: Lane, ending: Ending) -> None:
         """Remember one that this process may have broken: its first run here failed, the last one before had not."""
         with self._guard:
             if ending.outcome is Outcome.SUCCEEDED:
-                self._suspects.discard(key)
-            elif lane is Lane.ROUTINE and not failing and ending.outcome is not Outcome.CANCELLED:
-                self._suspects.add(key)
+                self._suspects.pop(key, None)
+            elif lane is Lane.ROUTINE and not seen.failing and ending.outcome is not Outcome.CANCELLED:
+                self._suspects[key] = seen.generation
