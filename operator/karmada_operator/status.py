@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Status of objects: composed of the report and of what the operator knows, and written only when it differs.
 
-``composed`` is pure. ``StatusWriter`` reads an object once, before its first write, because conditions keep the time of
-their last transition.
+``Told`` is what the operator knows of an object. The functions on it are what happens to one. ``composed`` puts it
+together with the report of the last run and with the status that is there, from which conditions keep the time of their
+last transition. It is written elsewhere (``status_writer``).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
-from karmada_operator import process_tree, processes, worker
+from karmada_operator import environment, process_tree, processes, worker
 from karmada_operator.executor import Ending, RunSpec, Task
 from karmada_operator.orders import Outcome
 from karmada_operator.processes import ProcessExecutor
@@ -89,6 +89,13 @@ def test_a_run_has_a_private_folder_and_a_clean_environment(
     assert environment["ANSIBLE_HOST_KEY_CHECKING"] == "True"
     assert [each for each in files if "job_events" in each and "partial" not in each] == []
     assert list(root.iterdir()) == []
+
+
+def test_a_proxy_with_a_secret_is_named_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"HTTPS_PROXY": f"http://me:{SECRET}@proxy:1", "http_proxy": "http://proxy:1", "PATH": "/bin"}
+    assert environment.passed(given) == {"http_proxy": "http://proxy:1", "PATH": "/bin"}
+    (line,) = caplog.messages
+    assert line == "runs do not get HTTPS_PROXY: it has the name of a user, or a password, in it"
 
 
 def test_artifacts_that_were_prepared_stand_in_every_source(root: Path, tmp_path: Path) -> None:
@@ -166,13 +173,6 @@ def test_a_worker_that_is_killed_leaves_nothing(executor: ProcessExecutor, root:
     assert list(root.iterdir()) == []
 
 
-def test_a_run_ends_with_the_operator(root: Path, tmp_path: Path) -> None:
-    """The operator is killed without a word, and what it had started ends."""
-    code = f"""
-import sys
-from pathlib import Path
-from karmada_operator.executor import RunSpec
-from karmada_operator.processes import ProcessExecutor
 @pytest.mark.parametrize("shown", ["socket", "directory"])
 def test_what_has_no_environment_is_found_by_the_folder_of_its_run(tmp_path: Path, shown: str) -> None:
     """SSH's master writes a title over its environment; it has the path of its socket in it."""
@@ -200,6 +200,13 @@ def test_what_has_no_environment_is_found_by_the_folder_of_its_run(tmp_path: Pat
         assert processes._of_run("r-1", other) == [found[other]], "that of another run goes on"
 
 
+def test_a_run_ends_with_the_operator(root: Path, tmp_path: Path) -> None:
+    """The operator is killed without a word, and what it had started ends."""
+    code = f"""
+import sys
+from pathlib import Path
+from karmada_operator.executor import RunSpec
+from karmada_operator.processes import ProcessExecutor
 run = ProcessExecutor(Path({str(root)!r})).start(RunSpec.of(sys.argv[1]))
 for each in run.follow():
     print(each, flush=True)
@@ -220,6 +227,32 @@ for each in run.follow():
     until(
         lambda: next_one.reap() or not [pid for pid in below if Path(f"/proc/{pid}").exists()], "the end of all others"
     )
+
+
+def test_the_memory_of_a_run_is_that_of_its_worker_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the worker are ansible-runner and what it has heard, which is not little."""
+    mib = {os.getpid(): 40}
+    looked: list[int] = []
+
+    def memory_mib(pids: Any) -> int:
+        looked[:] = pids
+        return sum(mib.get(each, 0) for each in looked)
+
+    monkeypatch.setattr(process_tree, "memory_mib", memory_mib)
+    monkeypatch.setattr(worker, "LOOK", 0.001)
+    stop, over = worker._Stop(), threading.Event()
+    peak = worker._Peak(spec(tmp_path, "", memory_limit=30), stop)
+    watching = threading.Thread(target=peak.watch, args=(over,))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        mib[child.pid] = 2
+        watching.start()
+        until(lambda: peak.mib == 42)
+        assert looked.count(os.getpid()) == 1
+        over.set()
+        watching.join()
+        child.kill()
+    assert stop.outcome is Outcome.FAILED
+    assert stop.why == "it took more memory than its limit of 30 MiB"
 
 
 def test_a_run_that_nobody_follows_any_more_ends(executor: ProcessExecutor, root: Path, tmp_path: Path) -> None:
@@ -252,29 +285,3 @@ def test_a_run_that_is_cancelled_while_its_worker_starts_is_told_as_that(tmp_pat
     assert found.returncode == 0
     result = json.loads(found.stdout.splitlines()[-1])
     assert (result["event"], result["outcome"], result["message"]) == ("result", "cancelled", "it was cancelled")
-def test_the_memory_of_a_run_is_that_of_its_worker_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the worker are ansible-runner and what it has heard, which is not little."""
-    mib = {os.getpid(): 40}
-    looked: list[int] = []
-
-    def memory_mib(pids: Any) -> int:
-        looked[:] = pids
-        return sum(mib.get(each, 0) for each in looked)
-
-    monkeypatch.setattr(process_tree, "memory_mib", memory_mib)
-    monkeypatch.setattr(worker, "LOOK", 0.001)
-    stop, over = worker._Stop(), threading.Event()
-    peak = worker._Peak(spec(tmp_path, "", memory_limit=30), stop)
-    watching = threading.Thread(target=peak.watch, args=(over,))
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        mib[child.pid] = 2
-        watching.start()
-        until(lambda: peak.mib == 42)
-        assert looked.count(os.getpid()) == 1
-        over.set()
-        watching.join()
-        child.kill()
-    assert stop.outcome is Outcome.FAILED
-    assert stop.why == "it took more memory than its limit of 30 MiB"
-
-
