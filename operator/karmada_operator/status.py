@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status of objects: composed of the report and of what the operator knows, and written only when it differs.
+"""Status of objects: what is told of each, and the status that it has then. Pure.
 
 ``Told`` is what the operator knows of an object. The functions on it are what happens to one. ``composed`` puts it
 together with the report of the last run and with the status that is there, from which conditions keep the time of their
@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import MOST_MEMBERS, NOT_JOINED
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import HELD, Why
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import MOST_MEMBERS, NOT_JOINED
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
 from .executor import Ending, Task
@@ -23,9 +23,6 @@ from .kinds import Lane
 from .orders import Operation, Order, Outcome, Part
 from .probes import Member
 
-FIELD_MANAGER = "karmada-operator"
-#: Seconds between two writes for one object.
-BETWEEN = 2.0
 #: Reasons of a run that lacks programs, images or other artifacts.
 MATERIAL = frozenset(
     {
@@ -127,11 +124,11 @@ def restored(told: Told, report: Mapping[str, Any]) -> Told:
     )
     idle = Condition("Progressing", False, "Idle", "no run is under way")
     return found if phase == QUARANTINED else found.having(idle)
+
+
 def _held_as_reported(told: Told) -> Told:
     """Status in which the report says what holds the control plane, and not the operator any longer."""
     return replace(told, conditions={kind: each for kind, each in told.conditions.items() if kind != HELD})
-
-
 
 
 def refused(told: Told, generation: int, problems: Sequence[Problem]) -> Told:

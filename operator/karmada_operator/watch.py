@@ -143,7 +143,6 @@ class Watcher(threading.Thread, Generic[Of]):
         self._watch: Watch | None = None
         #: Set once a list was complete: before that, an unknown key is not one that is gone.
         self.synced = threading.Event()
-        self.last_heard = 0.0
 
     # -- for others ------------------------------------------------------------------------------------------------
 
@@ -213,7 +212,6 @@ class Watcher(threading.Thread, Generic[Of]):
             before = self._seen
             self._seen = found
         self.synced.set()
-        self.last_heard = time.monotonic()
         for key in {*found, *before}:
             if found.get(key) != before.get(key):
                 self._changed(key)
@@ -245,14 +243,12 @@ class Watcher(threading.Thread, Generic[Of]):
         if self._over.is_set():
             self._watch.close()
         for event in self._watch:
-            self.last_heard = time.monotonic()
             obj = event["object"]
             version = str(obj["metadata"].get("resourceVersion") or version)
             if event["type"] == "DELETED":
                 self._forget(self._key(obj), obj)
             elif event["type"] != "BOOKMARK":
                 self._remember(self._key(obj), self._keep(obj))
-        self.last_heard = time.monotonic()
         return version
 
     def _remember(self, key: Key, seen: Of) -> None:
