@@ -13,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_object impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.due import Due
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups as documents
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import Why
 
 from . import inputs, schedules
 from .kinds import Lane
@@ -83,9 +84,8 @@ def decide(  # noqa: PLR0911 - a line for each thing that may be seen
         return Wait("is paused", _soon(now), "Paused")
     if held := hindrance(seen, beside):
         return Wait(held.why, _soon(now), held.reason)
-    if beside.deployment and beside.deployment.quarantined:
-        # A backup of it would outlive the restore, also one that is taken back.
-        return Wait("a restore holds the control plane; the release takes a backup", _soon(now), "Quarantined")
+    if beside.deployment and (held := _held(beside.deployment)):
+        return Wait(held.why, _soon(now), held.reason)
     met = memory.done.moment if memory.done else ""
     verdict = schedules.verdict(seen.backups, clock, met)
     order = order_of(seen, memory, verdict, around)
@@ -94,6 +94,19 @@ def decide(  # noqa: PLR0911 - a line for each thing that may be seen
     if order == memory.failed and now < memory.retry_at:
         return Wait("the last run failed", min(memory.retry_at, _until(verdict, now, clock)), "Failed")
     return Start(order, Lane.BACKUPS, _why(order, seen.backups))
+
+
+def _held(deployment: Seen) -> Wait | None:
+    """Reason why a control plane that is held is not backed up; None if it is."""
+    if not deployment.quarantined or deployment.held == Why.PART_RELEASED:
+        # Nothing of it is taken back any more, and members follow what is there, maybe for days.
+        return None
+    if deployment.held == Why.HANDED_OVER:
+        return Wait("the control plane was handed over, and is backed up where it is now", reason=Why.HANDED_OVER)
+    if deployment.held == Why.HANDING_OVER:
+        return Wait("the control plane is being handed over, which takes its final backup", reason=Why.HANDING_OVER)
+    # A backup of it would outlive the restore, also one that is taken back.
+    return Wait("a restore holds the control plane; the release takes a backup", reason="Quarantined")
 
 
 def order_of(seen: Seen, memory: Memory, verdict: Due, around: Around) -> Order | None:

@@ -352,15 +352,16 @@ class Controller:
         """Reason why a run is put off; empty if it is not.
 
         The first look at one that works waits while this operator has broken another one, so that an upgrade of the
-        operator that goes wrong goes wrong once. What somebody has deleted or changed since is a reason of its own.
-        What an earlier leader has started in the same control plane is followed first.
+        operator that goes wrong goes wrong once. What somebody has deleted or changed since is a reason of its own, and
+        so is a word of its user. What an earlier leader has started in the same control plane is followed first.
         """
         if self._runs.left_beside(key):
             return "a run that an earlier operator has started is followed first"
         new = not self._memories.of(key).uid
-        if action.lane is Lane.ROUTINE and new and self._runs.suspects_beside(key):
+        if action.lane is Lane.ROUTINE and new and self._runs.waits_for_suspects(key, action.order, self._seen):
             # Whose it is, is not for everybody to know.
-            return "the run of another control plane failed since this operator has started; it is looked at after that"
+            why = "the run of another control plane failed since this operator has started"
+            return f"{why}; it is looked at after that, or when run-now asks for it"
         return ""
 
     def _watch_from_now(self, key: Key) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,12 +19,16 @@ PASSED = (
     *("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"),
     ARTIFACTS,
 )
+_LOG = logging.getLogger(__name__)
 
 
 def passed(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables of ``environment`` that a run gets."""
+    """Variables of ``environment`` that a run gets. One with a secret is named in the log, without its text."""
     found = {key: environment[key] for key in PASSED if key in environment}
-    return {key: text for key, text in found.items() if not (key.lower().endswith("_proxy") and "@" in text)}
+    secret = [key for key, text in found.items() if key.lower().endswith("_proxy") and "@" in text]
+    if secret:
+        _LOG.warning("runs do not get %s: it has the name of a user, or a password, in it", ", ".join(secret))
+    return {key: text for key, text in found.items() if key not in secret}
 
 
 def of_run(run_id: str, folder: Path) -> dict[str, str]:

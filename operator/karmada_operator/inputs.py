@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Secrets and ConfigMaps that a document names: which, whether they have changed, and whether they are gone.
 
-They are looked at by name, without their content, now and then. So the operator needs no right to list Secrets, and
-none of their data comes into its memory. Where there are thousands, as of members, that is done less often.
+They are looked at by name, without their content, now and then. So none of their data comes into the operator's
+memory, and the right to list and watch Secrets, which it has so that it notices at once that one of a control plane is
+deleted, is not needed for them. Where there are thousands, as of members, that is done less often.
 """
 
 from __future__ import annotations

@@ -113,8 +113,9 @@ class Seen:
     ``elsewhere`` is the namespace of this cluster that it asks for, if that is not its own. ``references`` are
     (kind, name) of what its document names, ``members`` the names of its members. ``needs`` are the Secrets without
     which nothing of it can be reached, ``access`` is (member, Secret). ``host`` is where its workloads are.
-    ``installed`` and ``quarantined`` are what the status of a control plane says, ``kubeconfig`` the Secret that it
-    names, ``several`` its components of more than one process.
+    ``installed`` and ``quarantined`` are what the status of a control plane says, ``held`` why it is in quarantine (a
+    ``Why`` of the report, empty if none was told yet), ``kubeconfig`` the Secret that it names, ``several`` its
+    components of more than one process.
 
     Of an EtcdBackup or EtcdRestore, ``deployment`` names the KarmadaDeployment that it belongs to, and ``backups`` or
     ``restore`` is what decides of it.
@@ -137,6 +138,7 @@ class Seen:
     host: HostCluster = BESIDE_THE_OBJECT
     installed: bool = False
     quarantined: bool = False
+    held: str = ""
     kubeconfig: str = ""
     several: frozenset[str] = frozenset()
     deployment: str = ""

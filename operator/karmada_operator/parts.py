@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import Part, parts_of, works_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
-from .wishes import LONGEST
+from .wishes import handed_on
 
 #: Entries of each list of a status: see the schema.
 MOST = 100
@@ -50,10 +50,10 @@ class Named:
                 return ()
 
         found = cls(read("release", parts_of), read("keep", works_of), read("letGo", works_of))
-        names = [name for each in found.parts for name in (*each.clusters, *each.namespaces)]
-        if (size := sum(map(len, (*names, *found.kept, *found.let_go)))) > LONGEST:
+        # Its order has them, and its variables.
+        if too_much := handed_on(*2 * ([plain(each) for each in found.parts], found.kept, found.let_go)):
             remedy = "Release whole clusters, or fewer at a time, or all that is left by taking it out."
-            problems.append(_problem("release", f"has {size >> 10} KiB of names, more than can be handed on", remedy))
+            problems.append(_problem("release", too_much, remedy))
         return cls(problems=tuple(problems)) if problems else found
 
 

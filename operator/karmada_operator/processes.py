@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import RUN_ID
@@ -100,8 +100,7 @@ class ProcessExecutor:
 
     def forget(self, run: ProcessRun) -> None:
         """See everything of a run gone whose worker has ended, and remove its folder."""
-        run_id = run.spec.run_id
-        process_tree.end(lambda: _marked(run_id), 0.0)
+        process_tree.end(lambda: _of_run(run.spec.run_id, run.folder), 0.0)
         with self._guard:
             self._runs.pop(run.pid, None)
         shutil.rmtree(run.folder, ignore_errors=True)
@@ -183,12 +182,28 @@ class ProcessRun:
             return ""
 
 
-def _marked(run_id: str) -> list[int]:
-    """Processes below us that have the mark of a run."""
-    mark = f"{RUN_ID}={run_id}".encode()
-    found = []
-    for pid in process_tree.living(os.getpid()):
-        with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found.append(pid)
-    return found
+def _of_run(run_id: str, folder: Path) -> list[int]:
+    """Processes below us that have the mark of a run, or that its private folder shows to be of it.
+
+    SSH's master, which outlives the command that started it, writes its title over its environment, and has the path of
+    its socket there; another program may have been started without an environment, where that run worked.
+    """
+    mark, folders = f"{RUN_ID}={run_id}", {str(folder.absolute()), str(folder.resolve())}
+    return [pid for pid in process_tree.living(os.getpid()) if _has_mark(pid, mark) or _is_at(pid, folders)]
+
+
+def _has_mark(pid: int, mark: str) -> bool:
+    with contextlib.suppress(OSError):
+        return mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
+
+
+def _is_at(pid: int, folders: Collection[str]) -> bool:
+    """Return whether a process has one of these folders, or what is in it, in its arguments or as its directory."""
+    words = []
+    with contextlib.suppress(OSError):
+        words.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+    with contextlib.suppress(OSError):
+        words.append(os.fsencode(Path(f"/proc/{pid}/cwd").readlink()))
+    # The name of such a folder has random letters, always as many, so it begins no other one.
+    return any(os.fsencode(each) in word for each in folders for word in words)

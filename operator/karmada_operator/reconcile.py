@@ -7,9 +7,11 @@ during a run makes another order, so exactly one more run, however many edits th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import Why
 
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Operation, Order, Outcome, Seen
@@ -43,6 +45,13 @@ MENDED_BY_EDITS = frozenset(
         Reason.RESTORE_NOT_CONFIRMED,
     }
 )
+
+#: Words and reason for a control plane that is held, by why that is. Else a restore holds all of it.
+_HELD: Mapping[str, tuple[str, str]] = {
+    Why.PART_RELEASED: ("a part of it is released, and a restore holds it until the rest is, too", "Quarantined"),
+    Why.HANDING_OVER: ("it is being handed over to another place", "HandingOver"),
+    Why.HANDED_OVER: ("it was handed over, and is at another place", "HandedOver"),
+}
 
 
 @dataclass(frozen=True)
@@ -207,12 +216,13 @@ def _out_of_reach(seen: Seen, around: Around) -> Release | None:
 
 
 def _in_quarantine(seen: Seen, memory: Memory, now: float, around: Around) -> Action:
-    """Action upon a control plane that a restore holds: an install would be refused, so it waits for its end."""
+    """Action upon a control plane that is held: an install would be refused, so it waits for the end of that."""
     until = memory.look_from + LOOK_AT_QUARANTINE
     if now >= until:
         look = replace(order_of(seen, around), operation=Operation.LOOK, in_trouble=bool(around.trouble))
         return Start(look, Lane.ROUTINE, "to see whether it is still in quarantine")
-    return Wait("a restore holds it, until that is released or taken back", until, "Quarantined")
+    why, reason = _HELD.get(seen.held, ("a restore holds it, until that is released or taken back", "Quarantined"))
+    return Wait(why, until, reason)
 
 
 def _during(seen: Seen | None, memory: Memory, running: Order) -> Action:

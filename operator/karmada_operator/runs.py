@@ -12,7 +12,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +30,9 @@ from .probes import Probes
 from .reconcile import Start
 from .recorder import Recorder
 
+#: Ids of dead runs that are remembered of one control plane. Where that many fail in a row, the pauses between them are
+#: longer than any lock is held for a run that is silent.
+MOST_DEAD = 16
 _LOG = logging.getLogger(__name__)
 
 
@@ -61,8 +64,8 @@ def is_later(phase: str, than: str) -> bool:
     return than not in phases.ORDER or phases.ORDER.index(phase) > phases.ORDER.index(than)
 
 
-def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", owner: str = "") -> RunSpec:
-    """Run of an order, with an id of its own. ``dead`` is the id of an earlier run whose lock may be taken over.
+def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: Sequence[str] = (), owner: str = "") -> RunSpec:
+    """Run of an order, with an id of its own. ``dead`` are the ids of earlier runs whose locks may be taken over.
 
     ``owner`` is the UID of the control plane that the object belongs to, if it is none.
     """
@@ -87,7 +90,7 @@ def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", o
             given_up = {*variables.get("uninstall_abandon_members", ()), *order.given_up}
             variables["uninstall_abandon_members"] = sorted(given_up)
     if dead:
-        variables["karmada_confirm_dead"] = dead
+        variables["karmada_confirm_dead"] = ",".join(dead)
     return RunSpec(
         run_id=f"{key.name[:40].replace('.', '-')}-{uuid.uuid4().hex[:12]}",
         namespace=key.namespace,
@@ -111,6 +114,11 @@ def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: str = "", o
         kind=key.kind,
         order=order.plain(),
     )
+
+
+def _is_suspect(seen: Seen | None, generation: int) -> bool:
+    """Return whether an object is still as it was when its run failed, and nobody has paused it since."""
+    return seen is not None and seen.generation == generation and not seen.wishes.paused
 
 
 class Runs:
@@ -141,10 +149,12 @@ class Runs:
         self._under_way: dict[Key, Run] = {}
         #: Runs that an earlier leader has started and that nobody follows yet.
         self._left: dict[Key, tuple[Left, Order]] = {}
-        #: Id of the last run of a control plane whose processes were seen gone, unless it came to its end.
-        self._dead: dict[Instance, str] = {}
-        #: Control planes that worked until a run of this process failed.
-        self._suspects: set[Key] = set()
+        #: Ids of the last runs of a control plane that did not succeed and whose processes were seen gone.
+        self._dead: dict[Instance, tuple[str, ...]] = {}
+        #: Control planes that worked until a run of this process failed, with the generation that it was for; and by
+        #: object that was held back because of them, the word of run-now that it had then.
+        self._suspects: dict[Key, int] = {}
+        self._words: dict[Key, str] = {}
 
     def find_left(self) -> None:
         """See which runs an earlier leader has left, each to be followed when its object is seen. Raises ApiError."""
@@ -175,7 +185,7 @@ class Runs:
         """Start a run, and follow it to its end."""
         instance = self._instance(key)
         with self._guard:
-            dead = self._dead.get(instance, "")
+            dead = self._dead.get(instance, ())
         spec = spec_of(key, self._kinds[key.kind], seen, action.order, dead=dead, owner=self._owner(key))
 
         def begin() -> Run:
@@ -212,10 +222,18 @@ class Runs:
         instance = self._instance(key)
         return any(self._instance(each) == instance for each in left)
 
-    def suspects_beside(self, key: Key) -> bool:
-        """Return whether another control plane worked until a run of this process failed."""
+    def waits_for_suspects(self, key: Key, order: Order, seen: Callable[[Key], Seen | None]) -> bool:
+        """Return whether an order is put off because another control plane worked until a run of this process failed.
+
+        One that was paused or edited since holds nobody back: its user has taken it in hand. A word of run-now lets one
+        run that is held, if it was not there when that was seen to be held first. ``seen`` looks at an object.
+        """
         with self._guard:
-            return bool(self._suspects - {key})
+            suspects = {each: generation for each, generation in self._suspects.items() if each != key}
+        if not any(_is_suspect(seen(each), generation) for each, generation in suspects.items()):
+            return False
+        with self._guard:
+            return order.run_now in ("", self._words.setdefault(key, order.run_now))
 
     def forget(self, key: Key) -> None:
         """Drop an object that is gone."""
@@ -224,7 +242,8 @@ class Runs:
             if not belongs:
                 self._dead.pop(instance, None)
             self._left.pop(key, None)
-            self._suspects.discard(key)
+            self._suspects.pop(key, None)
+            self._words.pop(key, None)
 
     def close(self) -> None:
         """Start no run any more; those under way are ended, or left behind."""
@@ -263,7 +282,7 @@ class Runs:
             # A look each six hours is no news.
             reached = None if action.lane is Lane.ROUTINE else known
             ending = self._followed(key, seen, run, reached)
-            self._bury(instance, spec, ending)
+            self._bury(instance, spec, order, ending)
         except LeftBehind as error:
             _LOG.info("%s", error, extra={"object": str(key), "run": spec.run_id})
             return
@@ -291,7 +310,7 @@ class Runs:
             if order.operation is Operation.INSTALL or order.operation in OF_A_RESTORE:
                 self._watch_over(instance, None if kind.belongs else seen.host, order, ending)
             if order.operation is Operation.INSTALL:
-                self._suspect(key, action.lane, ending, failing=seen.failing)
+                self._suspect(key, seen, action.lane, ending)
             # Whatever comes next of it is for another turn.
             self._ended(key)
         self._recorder.ended(key, seen, order, ending, spec, began, time.monotonic() - clock)
@@ -306,13 +325,17 @@ class Runs:
             reached = each.phase if new else reached
         return Ending(Outcome.LOST, "it ended without a word")
 
-    def _bury(self, instance: Instance, spec: RunSpec, ending: Ending) -> None:
-        """Remember whose lock may be taken over. A run that came to its end has given its own back."""
+    def _bury(self, instance: Instance, spec: RunSpec, order: Order, ending: Ending) -> None:
+        """Remember whose locks may be taken over. A run that succeeded has given its own back; one that looks has none.
+
+        An id is not dropped because a later run succeeded: that one may have had nothing to write, and so have taken
+        no lock, or not the ones of hosts that were away. It is nobody else's, and stays that of a dead run.
+        """
+        looks = order.dry_run or order.operation is Operation.LOOK
+        if looks or ending.outcome is Outcome.SUCCEEDED or not ending.seen_gone:
+            return
         with self._guard:
-            if ending.outcome is Outcome.SUCCEEDED:
-                self._dead.pop(instance, None)
-            elif ending.seen_gone:
-                self._dead[instance] = spec.run_id
+            self._dead[instance] = (*self._dead.get(instance, ()), spec.run_id)[-MOST_DEAD:]
 
     def _watch_over(self, instance: Instance, host: HostCluster | None, order: Order, ending: Ending) -> None:
         """Have an instance looked at between runs. What a run that came to its end has left is what should be there.
@@ -329,10 +352,10 @@ class Runs:
         if secret := (ending.report.get("secretRef") or {}).get("name"):
             self._probes.follow(instance, str(secret), several_of(ending.report))
 
-    def _suspect(self, key: Key, lane: Lane, ending: Ending, *, failing: bool) -> None:
+    def _suspect(self, key: Key, seen: Seen, lane: Lane, ending: Ending) -> None:
         """Remember one that this process may have broken: its first run here failed, the last one before had not."""
         with self._guard:
             if ending.outcome is Outcome.SUCCEEDED:
-                self._suspects.discard(key)
-            elif lane is Lane.ROUTINE and not failing and ending.outcome is not Outcome.CANCELLED:
-                self._suspects.add(key)
+                self._suspects.pop(key, None)
+            elif lane is Lane.ROUTINE and not seen.failing and ending.outcome is not Outcome.CANCELLED:
+                self._suspects[key] = seen.generation

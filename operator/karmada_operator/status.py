@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status of objects: composed of the report and of what the operator knows, and written only when it differs.
+"""Status of objects: what is told of each, and the status that it has then. Pure.
 
-``composed`` is pure. ``StatusWriter`` reads an object once, before its first write, because conditions keep the time of
-their last transition.
+``Told`` is what the operator knows of an object. The functions on it are what happens to one. ``composed`` puts it
+together with the report of the last run and with the status that is there, from which conditions keep the time of their
+last transition. It is written elsewhere (``status_writer``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import HELD, Why
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import MOST_MEMBERS, NOT_JOINED
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
@@ -21,9 +23,6 @@ from .kinds import Lane
 from .orders import Operation, Order, Outcome, Part
 from .probes import Member
 
-FIELD_MANAGER = "karmada-operator"
-#: Seconds between two writes for one object.
-BETWEEN = 2.0
 #: Reasons of a run that lacks programs, images or other artifacts.
 MATERIAL = frozenset(
     {
@@ -105,14 +104,16 @@ def paused_by_user(paused: bool) -> Condition:
 def held(told: Told, restore: str) -> Told:
     """Status of a control plane that a restore has begun to take back in time."""
     text = f"EtcdRestore {restore} restores it; until that is released or taken back, nothing else changes it"
-    return replace(told, phase=QUARANTINED).having(Condition("Progressing", False, QUARANTINED, text))
+    # Of an earlier restore a part may have been released, which is held again.
+    holds = Condition(HELD, True, Why.RESTORED, text)
+    return replace(told, phase=QUARANTINED).having(Condition("Progressing", False, QUARANTINED, text), holds)
 
 
 def restored(told: Told, report: Mapping[str, Any]) -> Told:
     """Status of a control plane when a run of its restore has ended with this report."""
     phase = str(report.get("phase") or told.phase)
     found = replace(
-        told,
+        _held_as_reported(told),
         report=_of_what_was_carried_out(told, report),
         phase=phase,
         unready=(),
@@ -123,6 +124,11 @@ def restored(told: Told, report: Mapping[str, Any]) -> Told:
     )
     idle = Condition("Progressing", False, "Idle", "no run is under way")
     return found if phase == QUARANTINED else found.having(idle)
+
+
+def _held_as_reported(told: Told) -> Told:
+    """Status in which the report says what holds the control plane, and not the operator any longer."""
+    return replace(told, conditions={kind: each for kind, each in told.conditions.items() if kind != HELD})
 
 
 def refused(told: Told, generation: int, problems: Sequence[Problem]) -> Told:
@@ -179,7 +185,8 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         # But whether a restore holds it is for the report to say.
         phase = str(ending.report.get("phase") or "")
         report = _of_what_was_carried_out(told, ending.report)
-        return replace(found, report=report, phase=phase if QUARANTINED in (phase, told.phase) else told.phase)
+        phase = phase if QUARANTINED in (phase, told.phase) else told.phase
+        return replace(_held_as_reported(found), report=report, phase=phase)
     found = with_run(told, ending, run)
     if ending.outcome is Outcome.CANCELLED:
         return found
@@ -211,7 +218,8 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         found = replace(found, problems=None if ending.report is not None else [])
     if ending.report is not None and not order.dry_run:
         phase = str(ending.report.get("phase") or found.phase)
-        found = replace(found, report=ending.report, phase=phase, unready=(), parts=(), drifted=())
+        found = replace(_held_as_reported(found), report=ending.report, phase=phase)
+        found = replace(found, unready=(), parts=(), drifted=())
         found = replace(found, unanswered="", members=None)
     return found
 

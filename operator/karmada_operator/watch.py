@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object, is_true
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object, condition, is_true
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Expired, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.host_cluster import INSECURE
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.watch import Watch
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import HELD
 
 from . import inputs
 from .kinds import Key
@@ -62,6 +63,7 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
         failing=is_true(obj, "Degraded"),
         installed=bool(status.get("installed")),
         quarantined=status.get("phase") == "Quarantined",
+        held=str(condition(obj, HELD).get("reason") or ""),
         kubeconfig=str((status.get("secretRef") or {}).get("name") or ""),
         several=several_of(status),
         version=str(meta.get("resourceVersion", "")),
@@ -141,7 +143,6 @@ class Watcher(threading.Thread, Generic[Of]):
         self._watch: Watch | None = None
         #: Set once a list was complete: before that, an unknown key is not one that is gone.
         self.synced = threading.Event()
-        self.last_heard = 0.0
 
     # -- for others ------------------------------------------------------------------------------------------------
 
@@ -211,7 +212,6 @@ class Watcher(threading.Thread, Generic[Of]):
             before = self._seen
             self._seen = found
         self.synced.set()
-        self.last_heard = time.monotonic()
         for key in {*found, *before}:
             if found.get(key) != before.get(key):
                 self._changed(key)
@@ -243,14 +243,12 @@ class Watcher(threading.Thread, Generic[Of]):
         if self._over.is_set():
             self._watch.close()
         for event in self._watch:
-            self.last_heard = time.monotonic()
             obj = event["object"]
             version = str(obj["metadata"].get("resourceVersion") or version)
             if event["type"] == "DELETED":
                 self._forget(self._key(obj), obj)
             elif event["type"] != "BOOKMARK":
                 self._remember(self._key(obj), self._keep(obj))
-        self.last_heard = time.monotonic()
         return version
 
     def _remember(self, key: Key, seen: Of) -> None:

@@ -7,6 +7,7 @@ wrong stops every run of the object, because a misspelt wish may have been meant
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -41,6 +42,9 @@ KNOWN = (PAUSED, DRY_RUN, RUN_NOW, *CONFIRMATIONS)
 OF_BELONGINGS = (PAUSED, RUN_NOW)
 #: Characters of one annotation: more than 1,000 names of members.
 LONGEST = 64 * 1024
+#: Characters of JSON with all names that one object hands on to a run, as often as its order and its variables have
+#: them: a Job has both in an annotation, and Kubernetes allows 256 KiB for all that one has.
+HANDED_ON = 192 * 1024
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}")
 
@@ -62,15 +66,19 @@ class Wishes:
         token = annotations.get(RUN_NOW, "")
         if token and not _TOKEN.fullmatch(token):
             problems.append(_problem(RUN_NOW, token, "Write a word that was not there before, such as the time."))
-        return cls(
+        found = cls(
             paused=_flag(annotations, PAUSED, problems),
             dry_run=_flag(annotations, DRY_RUN, problems),
             run_now=token if not problems else "",
             confirmations=tuple(
                 (each, names) for each in CONFIRMATIONS if (names := _names(annotations, each, problems))
             ),
-            problems=tuple(problems),
         )
+        if too_much := handed_on(found.variables, found.confirmations):
+            where = f"metadata.annotations[{', '.join(name for name, _ in found.confirmations)}]"
+            problems.append(Problem(too_much, where, "Name fewer of them.", reason=Reason.INVALID_ARGUMENT))
+            found = replace(found, confirmations=())
+        return replace(found, problems=tuple(problems))
 
     @classmethod
     def asked_of(cls, metadata: Mapping[str, Any], known: Iterable[str], problems: Iterable[Problem] = ()) -> Wishes:
@@ -87,6 +95,14 @@ class Wishes:
             for annotation, names in self.confirmations
             for variable in CONFIRMATIONS[annotation]
         }
+
+
+def handed_on(*names: Any) -> str:
+    """What is wrong with so many names, as a run gets them; empty if they can be handed on."""
+    size = sum(len(json.dumps(each)) for each in names)
+    if size <= HANDED_ON:
+        return ""
+    return f"has names that make {size >> 10} KiB in the order of a run; {HANDED_ON >> 10} KiB can be handed on"
 
 
 def allows(namespace: Mapping[str, Any], other: str) -> bool:

@@ -96,11 +96,6 @@ class WorkQueue:
             if key not in self._waiting:
                 self.add(key, lane, delay)
 
-    def remove(self, key: Key) -> None:
-        """Take a waiting key out, if it is there."""
-        with self._changed:
-            self._waiting.pop(key, None)
-
     def take(self, timeout: float) -> Turn | None:
         """Next key whose turn it is; None after ``timeout`` seconds without one, or when the queue is closed."""
         end = self._clock() + timeout

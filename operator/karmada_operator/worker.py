@@ -175,7 +175,7 @@ def _ender(stop: _Stop) -> Any:
 
 
 class _Peak:
-    """Looks at time and memory of the run."""
+    """Looks at time and memory of the run. ``mib`` is the most that its processes took at once, this one included."""
 
     def __init__(self, spec: RunSpec, stop: _Stop) -> None:
         self.mib = 0
@@ -183,7 +183,8 @@ class _Peak:
 
     def watch(self, over: threading.Event) -> None:
         while not over.wait(LOOK):
-            self.mib = max(self.mib, process_tree.memory_mib(process_tree.living(os.getpid())))
+            # With this process itself, which has ansible-runner and its events in memory.
+            self.mib = max(self.mib, process_tree.memory_mib([os.getpid(), *process_tree.living(os.getpid())]))
             if self.mib > self._spec.memory_limit:
                 self._stop.ask(Outcome.FAILED, f"it took more memory than its limit of {self._spec.memory_limit} MiB")
             if time.monotonic() > self._until:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import Why
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -126,13 +127,27 @@ def test_a_suspended_one_is_taken_for_a_word_only() -> None:
         (Beside(replace(INSTALLED, installed=False)), "NotInstalled"),
         (Beside(replace(INSTALLED, deleting=True)), "BeingDeleted"),
         (Beside(replace(INSTALLED, quarantined=True)), "Quarantined"),
+        (Beside(replace(INSTALLED, quarantined=True, held=Why.RESTORED)), "Quarantined"),
+        (Beside(replace(INSTALLED, quarantined=True, held=Why.HANDING_OVER)), "HandingOver"),
+        (Beside(replace(INSTALLED, quarantined=True, held=Why.HANDED_OVER)), "HandedOver"),
     ],
-    ids=["none", "new", "going", "quarantined"],
+    ids=["none", "new", "going", "quarantined", "restored", "handing over", "handed over"],
 )
 def test_what_holds_the_control_plane_holds_its_backups(beside: Beside, reason: str) -> None:
     action = decide(seen(), Memory(), 0.0, NOW, beside)
     assert isinstance(action, Wait)
     assert (action.reason, action.until) == (reason, LOOK_AT_CLOCK)
+
+
+def test_what_holds_it_is_told_as_what_it_is() -> None:
+    action = decide(seen(), Memory(), 0.0, NOW, Beside(replace(INSTALLED, quarantined=True, held=Why.HANDED_OVER)))
+    assert isinstance(action, Wait)
+    assert action.why == "the control plane was handed over, and is backed up where it is now"
+
+
+def test_a_control_plane_of_which_a_part_is_released_is_backed_up() -> None:
+    partly = replace(INSTALLED, quarantined=True, held=Why.PART_RELEASED)
+    assert isinstance(decide(seen(), Memory(), 0.0, NOW, Beside(partly)), Start)
 
 
 def test_a_paused_control_plane_is_backed_up() -> None:

@@ -236,6 +236,7 @@ def test_from_a_restore_to_its_release_while_an_edit_waits(
         run = operator.executor.next()
         assert run.spec.variables == {"restore_name": "back"}
         problem = {"severity": "error", "reason": "RestoreNotConfirmed"}
+        judged = run.spec.run_id
         run.end(Outcome.FAILED, reason="RestoreNotConfirmed", message=f"restoring {BACKUP} loses", problems=(problem,))
         until(lambda: of(api, RESTORES, "back").get("phase") == "AwaitsConfirmation")
         assert condition(of(api, RESTORES, "back"), "Confirmed") == "False NotConfirmed"
@@ -266,7 +267,8 @@ def test_from_a_restore_to_its_release_while_an_edit_waits(
         restore(api, decision="")
         restore(api, decision="Release")
         run = operator.executor.next()
-        assert (run.spec.playbook, run.spec.variables) == ("karmada.installer.release", {"restore_name": "back"})
+        assert run.spec.playbook == "karmada.installer.release"
+        assert run.spec.variables == {"restore_name": "back", "karmada_confirm_dead": judged}
         until(lambda: of(api, RESTORES, "back").get("phase") == "Releasing")
         run.end(changed=3, report=INSTALLED)
         until(lambda: condition(of(api, RESTORES, "back"), "Ready") == "True Released")

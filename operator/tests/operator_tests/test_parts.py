@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import RELEASE, UNDO, Part
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,12 +82,26 @@ def test_names_that_cannot_be_used_start_nothing() -> None:
 
 
 def test_more_names_than_can_be_handed_on_are_refused_with_what_to_do() -> None:
-    many = [f"member-{number:040}" for number in range(wishes.LONGEST // 47)]
-    release = [{"clusters": many[:1000]}, {"clusters": many[1000:]}]
+    many = [f"member-{number:040}" for number in range(wishes.HANDED_ON // 2 // len(json.dumps(["x" * 47])))]
+    release = [{"clusters": many[:900]}, {"clusters": many[900:1800]}]
     assert not parts.Named.of({"release": release}).problems
-    (problem,) = parts.Named.of({"release": [*release, {"namespaces": ["s" * 63]}]}).problems
-    assert (problem.where, problem.what) == ("spec.release", "has 64 KiB of names, more than can be handed on")
+    (problem,) = parts.Named.of({"release": [*release, {"clusters": many[1800:], "namespaces": ["s" * 63]}]}).problems
+    told = "has names that make 192 KiB in the order of a run; 192 KiB can be handed on"
+    assert (problem.where, problem.what) == ("spec.release", told)
     assert "taking it out" in problem.remedy
+
+
+@pytest.mark.parametrize("length", [4, 8, 48])
+@pytest.mark.parametrize("size", [1000, 8000, 64 * 1024])
+def test_what_can_be_handed_on_fits_into_a_job(length: int, size: int) -> None:
+    """With its order and its variables, however long names are; short ones take the most beside themselves."""
+    names = [f"m{number:0{length - 1}d}" for number in range(min(size // length, 10 ** (length - 1)))]
+    chunks = [names[at : at + 1000] for at in range(0, len(names), 1000)]
+    named = parts.Named.of({"release": [{"clusters": each} for each in chunks]})
+    assert bool(named.problems) == (size == 64 * 1024 and length == 8)
+    order = Order(Operation.RELEASE, "u1", 0, parts=named.parts, kept=named.kept, let_go=named.let_go)
+    spec = spec_of(Key("EtcdRestore", "a", "back"), kinds.load()["EtcdRestore"], Seen("u1", 3), order)
+    assert len(spec.text()) < 250 * 1024
 
 
 def test_the_digest_is_that_of_what_is_meant() -> None:

@@ -8,13 +8,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
-from karmada_operator import process_tree, processes
+from karmada_operator import environment, process_tree, processes, worker
 from karmada_operator.executor import Ending, RunSpec, Task
 from karmada_operator.orders import Outcome
 from karmada_operator.processes import ProcessExecutor
@@ -89,6 +91,13 @@ def test_a_run_has_a_private_folder_and_a_clean_environment(
     assert list(root.iterdir()) == []
 
 
+def test_a_proxy_with_a_secret_is_named_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"HTTPS_PROXY": f"http://me:{SECRET}@proxy:1", "http_proxy": "http://proxy:1", "PATH": "/bin"}
+    assert environment.passed(given) == {"http_proxy": "http://proxy:1", "PATH": "/bin"}
+    (line,) = caplog.messages
+    assert line == "runs do not get HTTPS_PROXY: it has the name of a user, or a password, in it"
+
+
 def test_artifacts_that_were_prepared_stand_in_every_source(root: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     executor = ProcessExecutor(root, environment, artifacts=tmp_path / "prepared")
@@ -145,7 +154,7 @@ def test_what_detaches_itself_ends_with_the_run(
     executor: ProcessExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swept: bool
 ) -> None:
     if not swept:
-        monkeypatch.setattr(processes, "_marked", lambda _run_id: [])
+        monkeypatch.setattr(processes, "_of_run", lambda _run_id, _folder: [])
     tasks = detached(tmp_path, 0)
     _, ending = followed(executor, spec(tmp_path, tasks))
     assert ending.outcome is Outcome.SUCCEEDED, ending
@@ -162,6 +171,33 @@ def test_a_worker_that_is_killed_leaves_nothing(executor: ProcessExecutor, root:
     assert "signal 9" in ending.message
     assert alive(str(tmp_path)) == []
     assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("shown", ["socket", "directory"])
+def test_what_has_no_environment_is_found_by_the_folder_of_its_run(tmp_path: Path, shown: str) -> None:
+    """SSH's master writes a title over its environment; it has the path of its socket in it."""
+    mine, other = tmp_path / "run-abcdefgh", tmp_path / "run-ijklmnop"
+    found: dict[Path, int] = {}
+    with ExitStack() as started:
+        for folder in (mine, other):
+            folder.mkdir()
+            title = f"ssh: {folder}/ansible/cp/1f3a9c [mux]" if shown == "socket" else "x"
+            process = subprocess.Popen(
+                [sys.executable, "-c", "print(flush=True); input()", title],
+                cwd=folder if shown == "directory" else "/",
+                env={},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            started.enter_context(process)
+            started.callback(process.kill)
+            assert process.stdout
+            process.stdout.readline()
+            assert Path(f"/proc/{process.pid}/environ").read_bytes() == b""
+            found[folder] = process.pid
+        assert processes._of_run("r-1", mine) == [found[mine]]
+        process_tree.end(lambda: processes._of_run("r-1", mine), 0.0)
+        assert processes._of_run("r-1", other) == [found[other]], "that of another run goes on"
 
 
 def test_a_run_ends_with_the_operator(root: Path, tmp_path: Path) -> None:
@@ -191,6 +227,32 @@ for each in run.follow():
     until(
         lambda: next_one.reap() or not [pid for pid in below if Path(f"/proc/{pid}").exists()], "the end of all others"
     )
+
+
+def test_the_memory_of_a_run_is_that_of_its_worker_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the worker are ansible-runner and what it has heard, which is not little."""
+    mib = {os.getpid(): 40}
+    looked: list[int] = []
+
+    def memory_mib(pids: Any) -> int:
+        looked[:] = pids
+        return sum(mib.get(each, 0) for each in looked)
+
+    monkeypatch.setattr(process_tree, "memory_mib", memory_mib)
+    monkeypatch.setattr(worker, "LOOK", 0.001)
+    stop, over = worker._Stop(), threading.Event()
+    peak = worker._Peak(spec(tmp_path, "", memory_limit=30), stop)
+    watching = threading.Thread(target=peak.watch, args=(over,))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        mib[child.pid] = 2
+        watching.start()
+        until(lambda: peak.mib == 42)
+        assert looked.count(os.getpid()) == 1
+        over.set()
+        watching.join()
+        child.kill()
+    assert stop.outcome is Outcome.FAILED
+    assert stop.why == "it took more memory than its limit of 30 MiB"
 
 
 def test_a_run_that_nobody_follows_any_more_ends(executor: ProcessExecutor, root: Path, tmp_path: Path) -> None:

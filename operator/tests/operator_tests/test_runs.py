@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
-from karmada_operator import controller, reconcile, wishes
+from karmada_operator import controller, reconcile, runs, wishes
 from karmada_operator.executor import Left, RunSpec, UnderWay
 from karmada_operator.kinds import Key
 from karmada_operator.orders import Operation, Order, Outcome
@@ -26,6 +28,7 @@ from operator_tests.stand_ins import (
     READY,
     FakeExecutor,
     FakeRun,
+    Operator,
     condition,
     edited,
     live,
@@ -121,8 +124,47 @@ def test_the_run_after_one_that_died_may_take_its_lock(api: StubApi, cluster: Cl
         until(lambda: condition(api, "Progressing") == "False Idle")
         edited(api, "x", generation=2)
         third = operator.executor.next()
-        assert "karmada_confirm_dead" not in third.spec.variables, "the second has given its lock back"
+        assert third.spec.variables == {"karmada_confirm_dead": lost.spec.run_id}, "the second may have taken no lock"
         third.end()
+
+
+def test_a_run_that_only_looks_leaves_the_locks_of_dead_ones_to_the_next_writer(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x"))
+    with operating(cluster) as operator:
+        lost = operator.executor.next()
+        edited(api, "x", annotations={wishes.DRY_RUN: "true"})
+        until(lambda: lost.cancelled == "it was set to dry-run")
+        check = operator.executor.next()
+        assert (check.spec.check, check.spec.variables) == (True, {"karmada_confirm_dead": lost.spec.run_id})
+        check.end(Outcome.FAILED)
+        again = operator.executor.next()
+        assert again.spec.check
+        again.end()
+        until(lambda: condition(api, "Drifted") == "False DryRun")
+        edited(api, "x", annotations={})
+        writer = operator.executor.next()
+        assert (writer.spec.check, writer.spec.variables) == (False, {"karmada_confirm_dead": lost.spec.run_id})
+        writer.end()
+
+
+def test_of_many_dead_runs_the_newest_are_handed_on(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_DEAD", 2)
+    api.put(PREFIX, widget("x"))
+    with operating(cluster) as operator:
+        lost: list[str] = []
+        for _ in range(4):
+            run = operator.executor.next()
+            assert run.spec.variables.get("karmada_confirm_dead", "") == ",".join(lost[-2:])
+            lost.append(run.spec.run_id)
+            run.end(Outcome.LOST)
+        # Whoever was not seen gone may be at work still.
+        unseen = operator.executor.next()
+        unseen.end(Outcome.LOST, seen_gone=False)
+        last = operator.executor.next()
+        assert last.spec.variables == {"karmada_confirm_dead": ",".join(lost[-2:])}
+        last.end()
 
 
 def test_failures_are_told_and_tried_again(api: StubApi, cluster: Cluster) -> None:
@@ -200,6 +242,66 @@ def test_a_removal_that_fails_says_what_holds_it(api: StubApi, cluster: Cluster)
         assert live(api, "x")["metadata"]["finalizers"] == [FINALIZER]
         operator.executor.next().end()
         until(lambda: live(api, "x")["metadata"]["finalizers"] == [])
+
+
+@contextmanager
+def held_back(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, **of_other: Any
+) -> Iterator[tuple[Operator, str, str]]:
+    """An operator whose first look at one of two has failed, with the names of that one and of the one that waits."""
+    monkeypatch.setattr(controller, "HELD", 0.05)
+    monkeypatch.setattr(reconcile, "FIRST_RETRY", 1e6)
+    done = {**READY, "installed": True}
+    for name in ("x", "y"):
+        api.put(PREFIX, {**widget(name, finalizers=[FINALIZER], **of_other), "status": done})
+    with operating(cluster) as operator:
+        broken = operator.executor.next()
+        broken.end(Outcome.FAILED, message="registry out of reach")
+        other = "y" if broken.spec.name == "x" else "x"
+        until(lambda: condition(api, "Progressing", other) == "False HeldBack")
+        assert other not in operator.executor.order
+        yield operator, broken.spec.name, other
+
+
+def test_one_that_fails_holds_nobody_back_while_it_is_paused(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with held_back(api, cluster, monkeypatch) as (operator, broken, other):
+        edited(api, broken, annotations={wishes.PAUSED: "true"})
+        run = operator.executor.next()
+        assert run.spec.name == other
+        run.end(report=READY)
+        until(lambda: condition(api, "Progressing", other) == "False Idle")
+
+
+def test_one_that_fails_holds_nobody_back_once_it_was_edited(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even if it fails again: that is between it and who has edited it."""
+    with held_back(api, cluster, monkeypatch) as (operator, broken, other):
+        edited(api, broken, generation=2)
+        runs_of = {run.spec.name: run for run in (operator.executor.next(), operator.executor.next())}
+        assert set(runs_of) == {broken, other}
+        runs_of[broken].end(Outcome.FAILED, message="registry out of reach")
+        runs_of[other].end(report=READY)
+        until(lambda: condition(api, "Progressing", other) == "False Idle")
+
+
+def test_one_that_is_held_back_runs_when_it_is_asked_to(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = {wishes.RUN_NOW: "of-last-week"}
+    with held_back(api, cluster, monkeypatch, annotations=earlier) as (operator, _, other):
+        edited(api, other, annotations={**earlier, "another.example/annotation": "x"})
+        version = live(api, other)["metadata"]["resourceVersion"]
+        until(lambda: operator.controller._seen(Key("Widget", "a", other)).version == version)  # type: ignore[union-attr]
+        until(lambda: operator.controller._queue.depth().total() == operator.controller._queue.active().total() == 0)
+        assert operator.executor.started.empty(), "a word that was there before asks for nothing"
+        edited(api, other, annotations={wishes.RUN_NOW: "after-upgrade"})
+        run = operator.executor.next()
+        assert run.spec.name == other
+        run.end(report=READY)
+        until(lambda: condition(api, "Progressing", other) == "False Idle")
 
 
 # -- runs that outlive the operator that started them ------------------------------------------------------------------

@@ -59,6 +59,23 @@ def test_what_holds_a_control_plane_is_its_phase_until_a_report_says_otherwise()
     assert (back.phase, back.conditions["Progressing"].reason) == ("Completed", "Idle")
 
 
+def test_what_holds_a_control_plane_is_what_was_told_last() -> None:
+    """A part of an earlier restore is held again from the first task of the next one on, until a report says more."""
+
+    def held(told: Told) -> str:
+        return str(conditions(composed({}, told, NOW)).get("Held", {}).get("reason", ""))
+
+    partly = {"type": "Held", "status": "True", "reason": "PartReleased", "message": "", "observedGeneration": 3}
+    report = {**REPORT, "phase": "Quarantined", "conditions": [*REPORT["conditions"], partly]}
+    look, seen = replace(ORDER, operation=Operation.LOOK), Ending(Outcome.SUCCEEDED, report=report)
+    told = after(Told(3), look, seen, RUN)
+    assert held(told) == "PartReleased"
+    again = status.held(told, "another")
+    assert held(again) == "Restored"
+    assert held(after(again, look, seen, RUN)) == held(status.restored(again, report)) == "PartReleased"
+    assert held(after(again, ORDER, Ending(Outcome.SUCCEEDED, report=REPORT), RUN)) == ""
+
+
 def test_what_is_waited_for_is_told() -> None:
     told = at_task(begun(Told(), ORDER, Lane.CHANGES, "why"), Task("P", "etcd", "See it work", "Installing"))
     told = at_task(told, Task("P", "etcd", "See it work", "", "[9 s of 60 s] Deployment x: ErrImagePull"))

@@ -90,6 +90,10 @@ def test_what_is_kept_of_an_object() -> None:
     assert "xxx" not in repr(seen)
     obj["status"]["observedGeneration"] = 2
     assert not seen_of(obj, FINALIZER).settled
+    assert (seen.quarantined, seen.held) == (False, "")
+    held = {"type": "Held", "status": "True", "reason": "PartReleased"}
+    obj["status"] = {"phase": "Quarantined", "conditions": [*obj["status"]["conditions"], held]}
+    assert (seen_of(obj, FINALIZER).quarantined, seen_of(obj, FINALIZER).held) == (True, "PartReleased")
 
 
 def test_what_is_there_what_comes_and_what_goes(api: StubApi) -> None:

@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from karmada_operator import wishes
+from karmada_operator import kinds, wishes
+from karmada_operator.jobs import job_of
+from karmada_operator.kinds import Key
+from karmada_operator.orders import Seen
+from karmada_operator.reconcile import order_of
+from karmada_operator.runs import MOST_DEAD, spec_of
 from karmada_operator.wishes import CONFIRMATIONS, Wishes
 
-LEAVE = "installer.karmada.io/confirm-leave"
+from operator_tests.kubelet import TEMPLATE
+
+LEAVE, KINDS = "installer.karmada.io/confirm-leave", kinds.load()
 
 
 def test_nothing_asked() -> None:
@@ -38,6 +47,39 @@ def test_what_is_no_name_is_refused(name: str, text: str) -> None:
 def test_what_is_too_long_is_refused_and_not_repeated() -> None:
     (problem,) = Wishes.of({LEAVE: "a" * 256 * 1024}).problems
     assert len(str(problem)) < 300
+
+
+#: Of each length as many names as one annotation can have; the shortest take the most as JSON.
+MANY = [
+    ",".join(f"{number:0{length}d}" for number in range(min(10**length, wishes.LONGEST // (length + 1))))
+    for length in (4, 8, 63, 253)
+]
+
+
+@pytest.mark.parametrize("names", MANY, ids=["short", "medium", "long", "longest"])
+@pytest.mark.parametrize("asked", [[LEAVE], list(CONFIRMATIONS)], ids=["one", "all"])
+@pytest.mark.parametrize("share", [1, 4, 16])
+def test_what_is_asked_for_fits_into_a_job_or_is_refused(names: str, asked: list[str], share: int) -> None:
+    """With all that the order of a run has beside it."""
+    given = names.split(",")[::share]
+    found = Wishes.of(dict.fromkeys(asked, ",".join(given)))
+    if found.problems:
+        (problem,) = found.problems
+        assert problem.where == f"metadata.annotations[{', '.join(asked)}]"
+        assert "KiB" in problem.what
+        assert found.variables == {}
+        assert share == 1, "a quarter of what each of three may have can be handed on"
+    seen = Seen("u" * 36, 1 << 40, found, deleting=True)
+    order = replace(order_of(seen), suspicion="s" * 1024)
+    dead = ["x" * 63] * MOST_DEAD
+    spec = spec_of(Key("KarmadaDeployment", "n" * 63, "x" * 48), KINDS["KarmadaDeployment"], seen, order, dead=dead)
+    for obj in (job := job_of(TEMPLATE, spec, "a", "o"), job["spec"]["template"]):
+        assert sum(len(each) for item in obj["metadata"]["annotations"].items() for each in item) <= 256 * 1024
+
+
+def test_a_thousand_members_may_leave_at_once() -> None:
+    names = ",".join(f"member-of-a-site-with-a-long-name-{number:04}" for number in range(1000))
+    assert Wishes.of({LEAVE: names}).problems == ()
 
 
 @pytest.mark.parametrize("text", ["True", "yes", "1", "", " true"])

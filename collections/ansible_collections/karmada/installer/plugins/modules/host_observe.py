@@ -33,9 +33,9 @@ options:
   confirm_dead:
     description: >-
       Who holds the lock of the control plane or of the host and is certainly dead, by the name that was told when it
-      kept this run out, or by the id of its run (the environment variable E(KARMADA_RUN_ID) there). Nobody needs to
-      say so of a run of the same machine, or of one that has been silent for 30 seconds (in pods) or 10 minutes (on
-      hosts).
+      kept this run out, or by the id of its run (the environment variable E(KARMADA_RUN_ID) there); several with
+      commas between. Nobody needs to say so of a run of the same machine, or of one that has been silent for 30
+      seconds (in pods) or 10 minutes (on hosts).
     type: str
     default: ""
 extends_documentation_fragment:

@@ -79,9 +79,11 @@ def run_holder(job: str = "") -> str:
     return holder_identity(main_pid()) + (f"/{given}" if given else "")
 
 
-def is_holder(holder: str, name: str) -> bool:
-    """Return whether ``name`` names this holder: in full, or by the id of its run."""
-    return name != "" and name in (holder, _run_id_of(holder))
+def is_holder(holder: str, names: str) -> bool:
+    """Return whether one of ``names``, with commas between, names this holder: in full, or by the id of its run."""
+    named = {each.strip() for each in names.split(",")} - {""}
+    # What others have written there may have a comma itself, and is told to be repeated as it is.
+    return not named.isdisjoint({holder, _run_id_of(holder)}) or names == holder != ""
 
 
 def holder_in_words(holder: str) -> str:

@@ -30,9 +30,9 @@ from ..pki import certificates, x509
 from ..problems import Problem, ProblemsError, Reason, Severity
 from ..redaction import printable
 from ..render.etcd_pods import host_directory
-from ..restore import held, left_data
-from ..restore.plan import is_partial
+from ..restore import left_data
 from ..run.run import Run
+from . import hold
 from .report import ComponentStatus, MemberStatus, Observation
 
 #: Bindings of a kind that a report looks at; each may have a few kilobytes.
@@ -128,7 +128,7 @@ def observation(run: Run, seen: Seen) -> Observation:
         certificates=seen.certificates,
         kubeconfig_secret=seen.kubeconfig_secret,
         host_cluster_uid=run.place.host_cluster_uid,
-        quarantined=_quarantined(run),
+        quarantined=hold.of(run.state),
         mode=run.spec.mode,
         address=run.public_url if seen.api else "",
         service=seen.service,
@@ -151,23 +151,6 @@ def observation(run: Run, seen: Seen) -> Observation:
             *seen.notes,
         ],
     )
-
-
-def _quarantined(run: Run) -> str:
-    """Sentence on the restore that is under way and what it holds; empty if there is none."""
-    found, left = run.state.restore, run.state.handed_over
-    if left:
-        if left.is_over:
-            return (
-                f"the control plane was handed over by {left.backup}, and is at another place; nothing of it runs here"
-            )
-        return "the control plane is being handed over to another place"
-    if found is None or found.is_over:
-        return ""
-    told = f"restored from {found.backup}" if found.former.generation != run.state.etcd.generation else "being restored"
-    if found.held or not is_partial(found):
-        return f"the control plane is {told} and held: {', '.join(found.held) or 'nothing'} does not run"
-    return f"the control plane is {told}; released is {held.in_words(found.parts)}, and all else is held"
 
 
 def _unfenced(run: Run) -> list[Problem]:

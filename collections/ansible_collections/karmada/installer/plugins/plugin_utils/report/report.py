@@ -16,6 +16,7 @@ from ..members.broken import BrokenMember
 from ..problems import Problem, Reason, Severity, first_of, in_order
 from ..run.changes import StepChange
 from . import backups
+from .hold import HELD, Hold
 
 #: Certificates with less validity left than this cause a warning.
 EXPIRY_WARNING = timedelta(days=30)
@@ -131,8 +132,8 @@ class Observation:
     only_here: frozenset[str] = frozenset()
     #: Final backup of a place that was handed over, where none is taken any more; empty elsewhere.
     final_backup: str = ""
-    #: What holds the control plane, in words, while a restore does.
-    quarantined: str = ""
+    #: What holds the control plane, as a restore or a move does; None if nothing does.
+    quarantined: Hold | None = None
     #: Place of the components, as ``spec.mode`` has it, and the plain hosts among them.
     mode: str = "Container"
     hosts: Sequence[HostStatus] = ()
@@ -162,6 +163,8 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         *([_material(observed)] if observed.components else []),
         # Without a backup it can be used nevertheless.
         *([_backup_condition(observed)] if observed.backups else []),
+        # Programs tell by it what a hold allows, and by whom it ends.
+        *([_held(observed, observed.quarantined)] if observed.quarantined else []),
     ]
     return {
         "phase": _phase(observed, ready=ready),
@@ -350,7 +353,7 @@ def warnings(observed: Observation) -> list[Problem]:
         for each in _faults_of_backups(observed)
     ]
     if observed.quarantined:
-        found.append(Problem.warning(observed.quarantined, Reason.QUARANTINED))
+        found.append(Problem.warning(observed.quarantined.told, Reason.QUARANTINED))
     return [*found, *observed.notes]
 
 
@@ -417,6 +420,10 @@ def _material(observed: Observation) -> dict[str, Any]:
     reason = "Fetched" if not lacking else Reason.IMAGE_NOT_AVAILABLE.value
     told = lacking[:MESSAGE_LENGTH] or "programs and images are where they are needed"
     return _condition(observed, "MaterialFetched", not lacking, reason, told)
+
+
+def _held(observed: Observation, hold: Hold) -> dict[str, Any]:
+    return _condition(observed, HELD, True, hold.why.value, hold.told[:MESSAGE_LENGTH])
 
 
 def _faults_of_backups(observed: Observation) -> list[backups.Fault]:

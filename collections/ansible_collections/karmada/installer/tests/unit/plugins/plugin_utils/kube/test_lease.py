@@ -188,14 +188,20 @@ def test_it_is_renewed_while_the_work_lasts_and_released_after_it(cluster: Clust
     assert spec(cluster)["holderIdentity"] == ""
 
 
-@pytest.mark.parametrize("dead", [f"{ELSEWHERE}/nightly-1", "nightly-1"], ids=["holder", "run"])
+@pytest.mark.parametrize(
+    "dead",
+    [f"{ELSEWHERE}/nightly-1", "nightly-1", f"nightly-0, {ELSEWHERE}/nightly-1", "nightly-1,nightly-0,"],
+    ids=["holder", "run", "holder among several", "run among several"],
+)
 def test_it_is_taken_at_once_from_the_holder_that_is_called_dead(cluster: Cluster, dead: str) -> None:
     lock(cluster, f"{ELSEWHERE}/nightly-1").acquire()
     Lock(cluster, "ns", "prod-installer", holder_identity(), dead=dead).acquire()
     assert spec(cluster)["holderIdentity"] == holder_identity()
 
 
-@pytest.mark.parametrize("dead", ["", "nightly", "nightly-2", "12", ELSEWHERE, "other-host"])
+@pytest.mark.parametrize(
+    "dead", ["", ",", "nightly", "nightly-2", "nightly-2,nightly-0", "nightly 1", "12", ELSEWHERE, "other-host"]
+)
 def test_calling_another_one_dead_changes_nothing(cluster: Cluster, dead: str) -> None:
     lock(cluster, f"{ELSEWHERE}/nightly-1").acquire()
     told = "run nightly-1, process 12 on other-host.*-e karmada_confirm_dead=other-host/other-boot/12/34/nightly-1$"
@@ -208,6 +214,20 @@ def test_the_name_of_a_holder_is_one_word_of_the_command_that_is_told(cluster: C
     lock(cluster, "x; touch /tmp/mark").acquire()
     with pytest.raises(ProblemsError, match=r"-e 'karmada_confirm_dead=x; touch /tmp/mark'$"):
         lock(cluster, holder_identity()).acquire()
+
+
+@pytest.mark.parametrize("dead", [",", ", ,", "nightly-1,", "x; touch /tmp/mark"])
+def test_a_holder_without_an_id_is_named_in_full_only(cluster: Cluster, dead: str) -> None:
+    lock(cluster, ELSEWHERE).acquire()
+    with pytest.raises(ProblemsError, match="another run is writing"):
+        Lock(cluster, "ns", "prod-installer", holder_identity(), dead=dead).acquire()
+    assert spec(cluster)["holderIdentity"] == ELSEWHERE
+
+
+def test_a_name_with_a_comma_is_one_that_can_be_repeated(cluster: Cluster) -> None:
+    lock(cluster, "x, y").acquire()
+    Lock(cluster, "ns", "prod-installer", holder_identity(), dead="x, y").acquire()
+    assert spec(cluster)["holderIdentity"] == holder_identity()
 
 
 def test_requests_carry_the_id_of_their_run(api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import LastBackup
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import HandOverState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import LastBackup, RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import crd, manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifest import schema
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import backups, block, report
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import backups, block, hold, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import (
     ComponentStatus,
     HostStatus,
@@ -22,7 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.report im
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes import StepChange
 from ansible_collections.karmada.installer.tests.unit.support.reports import MEMBER, WORKING
-from ansible_collections.karmada.installer.tests.unit.support.samples import NOW
+from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, state
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +80,51 @@ def test_a_place_that_was_handed_over_is_not_asked_for_backups() -> None:
     assert (condition["status"], condition["reason"]) == ("True", "HandedOver")
     assert "its final backup is prod-b1" in condition["message"]
     assert report.warnings(left) == []
+
+
+@pytest.mark.parametrize("why", list(hold.Why))
+def test_what_holds_it_is_a_condition_that_programs_can_tell_apart(why: hold.Why) -> None:
+    held = replace(WORKING, quarantined=hold.Hold(why, "in words"))
+    condition = conditions(held)["Held"]
+    assert (condition["status"], condition["reason"], condition["message"]) == ("True", why.value, "in words")
+    assert conditions(held)["Ready"] == conditions(WORKING)["Ready"]
+    found = report.status(held)
+    assert found["phase"] == "Quarantined"
+    findings = crd.structure_findings({"status": found}, schema())
+    assert [each for each in findings if each.path[:1] == ("status",)] == []
+    assert "Held" not in conditions(WORKING)
+
+
+HELD = RestoreState("back", "nightly", "b1", "", "0d6c", 1, 10**9, EtcdState("t1", 1), step="Compare", held=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("found", "why", "told"),
+    [
+        ({}, None, ""),
+        ({"restore": HELD}, "Restored", "restored from b1 and held: a, b does not run"),
+        ({"restore": replace(HELD, step="Switch", former=EtcdState("t1", 2))}, "Restored", "being restored and held"),
+        # Its part is on record before it follows.
+        ({"restore": replace(HELD, step="Hold", parts={"m1": ()})}, "Restored", "held: a, b does not run"),
+        ({"restore": replace(HELD, step="PartReleased", held=(), parts={"m1": ()})}, "PartReleased", "released is m1"),
+        # Another one is restored upon it: all of it may be taken back.
+        ({"restore": replace(HELD, step="Prepare", parts={}, former_restore=HELD)}, "Restored", "held: a, b"),
+        ({"restore": replace(HELD, step="Released")}, None, ""),
+        ({"handed_over": HandOverState("s", "t", step="StopServers")}, "HandingOver", "is being handed over"),
+        (
+            {"handed_over": HandOverState("s", "t", step="HandedOver", undoing=True)},
+            "HandingOver",
+            "is being handed over",
+        ),
+        ({"handed_over": HandOverState("s", "t", step="HandedOver", backup="b2")}, "HandedOver", "handed over by b2"),
+    ],
+)
+def test_what_holds_it_is_told_by_its_state(found: dict[str, Any], why: str | None, told: str) -> None:
+    held = hold.of(replace(state(), etcd=EtcdState("t2", 2), **found))
+    assert (held.why if held else None) == why
+    assert told in (held.told if held else "")
+    # By the same, the playbook takes backups that are due.
+    assert series.waits(replace(state(), **found)) == (why == "Restored")
 
 
 def test_members_of_etcd_as_they_answered() -> None:
