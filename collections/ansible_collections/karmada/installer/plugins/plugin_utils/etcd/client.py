@@ -35,6 +35,8 @@ CONNECT_SECONDS = 5.0
 _MAX_BYTES = 4 * 1024 * 1024
 _PIECE = 256 * 1024
 _ALARM = re.compile(r"alarm:([A-Z]+)")
+#: An alarm with the decimal ID of the member that has raised it.
+_RAISED = re.compile(r"memberID:\s*([0-9]+)\s+alarm:([A-Z]+)")
 #: Errors that say nothing about etcd, only about the network between: others may reach it.
 _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ETIMEDOUT})
 
@@ -71,6 +73,8 @@ class EndpointStatus:
     #: Whether it says that it leads the others.
     leader: bool = False
     alarms: tuple[str, ...] = ()
+    #: IDs of the members that have raised NOSPACE; one may be none any more, as its alarm outlives it.
+    full_members: tuple[str, ...] = ()
     message: str = ""
     #: Whether the alarm NOSPACE, its own or of others, is all that keeps it from being healthy.
     only_full: bool = False
@@ -87,6 +91,11 @@ class EndpointStatus:
     db_quota: int = 0
     #: Revision of its newest key.
     revision: int = 0
+
+    @property
+    def works(self) -> bool:
+        """True if it takes part in every majority: it is healthy, or only its database is full."""
+        return self.healthy or self.only_full
 
 
 @dataclass(frozen=True)
@@ -411,6 +420,7 @@ def endpoint_status(url: str, found: Mapping[str, Any]) -> EndpointStatus:
         cluster_id=etcd_requests.hexadecimal(header.get("cluster_id")),
         leader=leader not in ("0", "") and leader == str(header.get("member_id", "")),
         alarms=alarms,
+        full_members=_full_members(errors),
         message=message,
         only_full=leader != "0" and bool(errors) and all(_ALARM.findall(each) == ["NOSPACE"] for each in errors),
         member_id=etcd_requests.hexadecimal(header.get("member_id")),
@@ -421,6 +431,12 @@ def endpoint_status(url: str, found: Mapping[str, Any]) -> EndpointStatus:
         db_quota=int(found.get("dbSizeQuota", 0)),
         revision=int(header.get("revision", 0)),
     )
+
+
+def _full_members(errors: Sequence[str]) -> tuple[str, ...]:
+    """IDs of the members that have raised NOSPACE, by the errors of a status."""
+    raised = {pair for each in errors for pair in _RAISED.findall(each)}
+    return tuple(sorted(etcd_requests.hexadecimal(identity) for identity, alarm in raised if alarm == "NOSPACE"))
 
 
 def _send(connection: http.client.HTTPSConnection, method: str, path: str, body: str | None) -> None:

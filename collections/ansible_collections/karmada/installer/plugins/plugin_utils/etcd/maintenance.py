@@ -43,7 +43,7 @@ class Step:
     kind: str
     member: str
     revision: int = 0
-    #: IDs of members whose alarm is to be cleared
+    #: IDs of members whose alarm is to be cleared; one of them may be a member no more
     identities: tuple[str, ...] = ()
 
 
@@ -69,8 +69,10 @@ def next_step(
     if due:
         return Step(DEFRAGMENT, _leader_last(due)[0].name)
     if full and _has_room(seen):
-        identities = tuple(sorted({each.status.member_id for each in seen if NOSPACE in each.status.alarms}))
-        return Step(DISARM, _leader_last(seen)[0].name, identities=identities)
+        # An alarm outlives its member, so that of one that was replaced meanwhile is cleared, too.
+        raised = {identity for each in seen for identity in each.status.full_members}
+        tell = {each.status.member_id for each in seen if NOSPACE in each.status.alarms}
+        return Step(DISARM, _leader_last(seen)[0].name, identities=tuple(sorted(raised | tell)))
     return None
 
 

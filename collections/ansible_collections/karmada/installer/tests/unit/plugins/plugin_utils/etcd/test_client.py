@@ -52,4 +52,6 @@ def test_a_lack_of_space_is_told_from_what_else_is_wrong(
 ) -> None:
     found = status({"header": {"member_id": "1"}, "leader": leader, "errors": errors}, monkeypatch)
     assert found.only_full is only_full
+    assert found.works is (only_full or not errors)
+    assert found.full_members == (("8e9e05c52164694d",) if NOSPACE in errors else ())
     assert found.healthy is (leader != "0" and not errors)

@@ -87,6 +87,12 @@ def test_a_full_etcd_is_defragmented_as_a_whole_before_its_alarm_is_cleared() ->
     assert maintenance.no_room([member(0)], "prod") is None
 
 
+def test_the_alarm_of_a_member_that_was_replaced_is_cleared() -> None:
+    seen = [member(number, 400, 200, alarms=(NOSPACE,), full_members=("b9",), healthy=False) for number in range(2)]
+    step = maintenance.next_step(seen, LIMITS, compacted=True, defragmented=("m0", "m1"))
+    assert step == Step(DISARM, "m1", identities=("a0", "a1", "b9"))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
