@@ -410,6 +410,42 @@ def test_a_full_database_raises_an_alarm_until_it_is_disarmed(cluster: Cluster) 
     cluster.client().disarm(identity, "NOSPACE")
 
 
+def test_a_lost_member_of_a_full_cluster_is_replaced_and_the_rest_makes_room(cluster: Cluster) -> None:
+    cluster.quota = 4_000_000
+    cluster.voters(3)
+    assert refused(lambda: cluster.fill(100)).code == etcd_requests.RESOURCE_EXHAUSTED
+    until(lambda: all(each.only_full for each in cluster.client().status()), "the alarm at each")
+    leader = cluster.leader()
+    lost = next(each for each in cluster.members if each is not leader)
+    gone, others = cluster.id_of(lost), tuple(each for each in cluster.members if each is not lost)
+    cluster.stop(lost)
+    shutil.rmtree(lost.directory / "data")
+    rest, new = cluster.client(*others), cluster.new()
+    cluster.members.remove(lost)
+    accepted_in_time(lambda: rest.remove(gone), etcd_requests.UNAVAILABLE, "unhealthy cluster")
+    accepted_in_time(lambda: rest.add_learner(new.peer_url), etcd_requests.UNAVAILABLE, "unhealthy cluster")
+    (added,) = (each.id for each in rest.members().members if each.learner)
+    cluster.start(new, known=(*others, new), state="existing")
+    until(lambda: cluster.client(new).status()[0].only_full, "the start of the learner")
+    accepted_in_time(lambda: rest.promote(added), etcd_requests.FAILED_PRECONDITION, "in sync with leader")
+    assert {each.id for each in rest.members().members if not each.learner} == {*map(cluster.id_of, cluster.members)}
+    cluster.client(leader).move_leader(added)
+    assert cluster.leader() is new
+    assert "database space exceeded" in str(refused(lambda: cluster.client().put_if_absent(b"/more", b"x")))
+    # Room is made by those that there are now. An alarm outlives the member that has raised it.
+    raised = rest.alarms()
+    assert gone in raised
+    assert {*raised} == {identity for each in cluster.client().status() for identity in each.full_members}
+    cluster.empty()
+    rest.compact(rest.status()[0].revision)
+    for member in cluster.members:
+        cluster.client(member).defragment()
+    for identity in raised:
+        rest.disarm(identity, "NOSPACE")
+    cluster.wait_for_health()
+    cluster.fill(1)
+
+
 def test_a_member_that_names_nobody_but_itself_starts_with_its_data_and_without_it_not(cluster: Cluster) -> None:
     cluster.voters(3)
     one, *others = cluster.members

@@ -96,9 +96,16 @@ def refusal(seen: Sequence[Seen], name: str) -> Problem | None:
     return Problem(
         f"etcd is not well: {found.message}",
         f"etcd of {name}",
-        "mend that first: a member answers nobody while its database is defragmented",
+        "mend that first: a member answers nobody while its database is defragmented" + _replaced_while_full(seen),
         reason=Reason.ETCD_UNHEALTHY,
     )
+
+
+def _replaced_while_full(seen: Sequence[Seen]) -> str:
+    """Way on where a member of a full etcd is away, in words: without it nobody could write again."""
+    if not _is_full(seen) or all(each.answers for each in seen):
+        return ""
+    return "; one whose data is lost is replaced by karmada.installer.install, also while etcd is full"
 
 
 def no_room(seen: Sequence[Seen], name: str) -> Problem | None:

@@ -262,10 +262,10 @@ class _Change:
                 raise
 
     def _of_others(self, name: str) -> EtcdClient:
-        """Client of a healthy member other than this one."""
+        """Client of a member other than this one that works."""
         for other, url in zip(self.look.names, self.look.client.urls, strict=True):
             status = next((each for each in self.look.status.values() if each.url == url), None)
-            if other != name and status and status.healthy:
+            if other != name and status and status.works:
                 return self.look.client.at(url)
         return self.look.client
 
@@ -312,7 +312,7 @@ def _complete_records(run: Run, looked: Look) -> bool:
     """
     etcd, listed = run.state.etcd, looked.seen.members or ()
     ids = {each.name: each.id for each in looked.seen.known}
-    healthy = {each.id for each in listed if each.healthy}
+    healthy = {each.id for each in listed if each.works}
     voters = {each.id for each in listed if not each.learner}
 
     def completed(record: EtcdMemberState) -> EtcdMemberState:

@@ -19,7 +19,7 @@ from ..run.run import Run
 from . import patience
 from . import plan_types as steps
 from .plan import next_step
-from .restart import Restart, next_restart
+from .restart import Restart, may_be_needed, next_restart
 from .seen_on_hosts import Look, are_ours, ids_to_replace, known, look, wanted
 
 
@@ -119,9 +119,9 @@ def _stop(run: Run, name: str) -> Turn | None:
 
 
 def _other_than(found: Look, name: str) -> str:
-    """Name of a healthy member with a vote other than this one, which asks etcd for the change."""
+    """Name of a member with a vote other than this one that works, which asks etcd for the change."""
     votes = {each.id for each in found.seen.members or () if not each.learner}
-    able = [each.name for each in found.seen.known if each.id in votes and found.is_healthy(each.name)]
+    able = [each.name for each in found.seen.known if each.id in votes and found.works(each.name)]
     return next((each for each in able if each != name), able[0])
 
 
@@ -231,22 +231,12 @@ def decide_restart(run: Run, timeout: float, outdated: Collection[str]) -> Turn:
 def _next_restart(run: Run, found: Look, left: Collection[str]) -> Restart | steps.MoveLeader | steps.Refusal | None:
     """Next one to restart where each of them has answered."""
     run.handover.etcd_step = {**run.handover.etcd_step, "silent": []}
-    statuses = {each.id: found.answers[each.name].status for each in found.seen.known if each.name in found.answers}
-    # A host speaks for its own member and for no other.
-    full = {identity for identity, each in statuses.items() if each.only_full and each.member_id == identity}
-    return next_restart(found.seen, left, full)
+    return next_restart(found.seen, left)
 
 
 def _restart_of_silent(run: Run, found: Look, name: str) -> Restart | steps.Wait:
-    """Restart of a member that does not answer, or a wait if it may serve the other members all the same.
-
-    An answer that is late, or a certificate that cannot be read, is no proof that a member is down. Without a majority
-    nobody is served, and where the others are one without it, nobody depends on it.
-    """
-    identity = next((each.id for each in found.seen.known if each.name == name), "")
-    voters = [each for each in found.seen.members or () if not each.learner]
-    answering = sum(each.healthy for each in voters if each.id != identity)
-    if not voters or answering > len(voters) // 2:
+    """Restart of a member that does not answer, or a wait if it may serve the other members all the same."""
+    if not may_be_needed(found.seen, name):
         return Restart(name)
     before, now = run.handover.etcd_step, time.monotonic()
     who, since = before.get("silent") or ("", now)

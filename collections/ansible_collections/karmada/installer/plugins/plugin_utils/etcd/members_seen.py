@@ -53,6 +53,12 @@ class Look:
     names: Sequence[str] = ()
 
     @property
+    def working(self) -> frozenset[str]:
+        """Names of the members that take part in majorities by their own words."""
+        urls = {each.url for each in self.status.values() if each.works}
+        return frozenset(name for name, url in zip(self.names, self.client.urls, strict=True) if url in urls)
+
+    @property
     def versions(self) -> frozenset[str]:
         """Versions that members have answered with."""
         return frozenset(each.version for each in self.status.values() if each.version)
@@ -70,7 +76,7 @@ def look(run: Run) -> Look:
     volumes = _volumes(run, pods)
     names = [each.name for each in run.layout.etcd_members]
     members = None if listed is None else tuple(_member(each, status.get(each.id)) for each in listed.members)
-    healthy = {each.id for each in members or () if each.healthy}
+    healthy = {each.id for each in members or () if each.works}
     every = {*names, *(each.name for each in etcd.members), *cluster_layout.etcd_pod_names(run.instance)}
     seen = steps.Seen(
         members=members,
@@ -112,6 +118,7 @@ def _member(listed: etcd_requests.Member, status: EndpointStatus | None) -> step
         peer_url=next(iter(listed.peer_urls), ""),
         learner=listed.learner,
         healthy=bool(status and status.healthy),
+        full=bool(status and status.only_full),
         leader=bool(status and status.leader),
         index=status.index if status else 0,
         message=status.message if status else "it does not answer",

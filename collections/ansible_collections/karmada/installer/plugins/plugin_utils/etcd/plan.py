@@ -9,7 +9,8 @@ by looking. The rules:
 * Healthy members list the same members, and are the cluster on record, or nothing is changed.
 * A member comes as a learner and gets its vote once it has nearly all of the log.
 * No step leaves less than a majority of voters healthy. A member whose data is lost is removed before another is added;
-  while any other member is not healthy, nothing is changed.
+  while any other member is not healthy, nothing is changed. One that is only full (NOSPACE) counts as healthy here: it
+  votes, and etcd refuses writes of keys then, but no change of members.
 * A member that leads gives that up before it goes, and clients forget a member before it goes.
 """
 
@@ -61,7 +62,7 @@ def ids_of(seen: Seen, names: Collection[str]) -> frozenset[str]:
 
     etcd cannot start one again that has lost its log ("tocommit is out of range"), and nothing proves that it has.
     """
-    coming = {each.id for each in seen.members or () if each.learner and (each.healthy or not each.name)}
+    coming = {each.id for each in seen.members or () if each.learner and (each.works or not each.name)}
     return frozenset(each.id for each in seen.known if each.name in names and each.id and each.id not in coming)
 
 
@@ -179,7 +180,7 @@ class _Plan:
 
     def _reason_without_vote(self, name: str, learner: Member) -> str:
         """Reason why a learner that has started gets no vote yet; empty if it may have it."""
-        if not learner.healthy:
+        if not learner.works:
             return f"member {name} does not answer yet"
         leader = next((each for each in self.voters if each.leader), None)
         if leader is None:
@@ -204,13 +205,13 @@ class _Plan:
     def _lost(self) -> Step | Refusal | None:
         for known in self.seen.known:
             member = self.by_id.get(known.id)
-            if member is None or (member.healthy and known.id not in self.replace):
+            if member is None or (member.works and known.id not in self.replace):
                 continue
             proof = known.lost or ("you asked for it to be replaced" if known.id in self.replace else "")
             if not proof:
                 continue
             # One that works is not given away while another is ill: the one after it could not come.
-            ill = [each for each in self.voters if not each.healthy and each.id != member.id] if member.healthy else []
+            ill = [each for each in self.voters if not each.works and each.id != member.id] if member.works else []
             clients = self._clients_elsewhere(known.name, member)
             left_alone = clients if isinstance(clients, Refusal) else None
             refused = self._ill(ill[0]) if ill else self._at_risk(known.name, member)
@@ -219,7 +220,7 @@ class _Plan:
 
     def _not_healthy(self) -> Refusal | None:
         """Refusal of any change while a voter is not healthy; only if a change is wanted."""
-        ill = [each for each in self.voters if not each.healthy]
+        ill = [each for each in self.voters if not each.works]
         if not ill or {each.name for each in self.seen.known if each.id} == set(self.wanted):
             return None
         name = self.names[ill[0].id]
@@ -230,7 +231,7 @@ class _Plan:
 
     def _ill(self, member: Member) -> Refusal:
         """Refusal of any change because of a voter that is not healthy."""
-        name, healthy = self.names[member.id], sum(each.healthy for each in self.voters)
+        name, healthy = self.names[member.id], sum(each.works for each in self.voters)
         return Refusal(
             Reason.ETCD_MAJORITY_AT_RISK,
             f"member {name} is not healthy{f' ({member.message})' if member.message else ''}, and members change only "
@@ -261,7 +262,7 @@ class _Plan:
 
     def _move_leader(self, name: str) -> MoveLeader | None:
         """Move of the leader to the healthy voter that has most of the log, preferably one that stays."""
-        stay = [each for each in self.voters if each.healthy and self.names[each.id] != name]
+        stay = [each for each in self.voters if each.works and self.names[each.id] != name]
         best = max(stay, key=lambda each: (self.names[each.id] in self.wanted, each.index), default=None)
         return MoveLeader(name, self.names[best.id], best.id) if best else None
 
@@ -271,8 +272,8 @@ class _Plan:
         One that still works answers those that it has ("raft: stopped") before its connections end, and such an answer
         is final. Of one that does not, nobody has an answer, and they use another one by themselves if they know it.
         """
-        others = {self.names[each.id] for each in self.voters if each.healthy} - {name}
-        asked = member.healthy and name in self.seen.clients
+        others = {self.names[each.id] for each in self.voters if each.works} - {name}
+        asked = member.works and name in self.seen.clients
         knows_others = bool(self.seen.clients & others)
         if not self.seen.clients or (knows_others and not asked):
             return None
@@ -299,7 +300,7 @@ class _Plan:
         return f" ({message})" if message else ""
 
     def _majority_with(self, learner: Member) -> bool:
-        healthy = sum(each.healthy for each in self.voters) + learner.healthy
+        healthy = sum(each.works for each in self.voters) + learner.works
         return healthy >= _majority(len(self.voters) + 1)
 
     def _at_risk(self, name: str, member: Member) -> Refusal | None:
@@ -307,10 +308,10 @@ class _Plan:
         if member.learner:
             return None
         left = [each for each in self.voters if each.id != member.id]
-        healthy = sum(each.healthy for each in left)
+        healthy = sum(each.works for each in left)
         if healthy >= _majority(len(left)) and left:
             return None
-        ill = [self.names[each.id] for each in left if not each.healthy]
+        ill = [self.names[each.id] for each in left if not each.works]
         others = f"{', '.join(ill)} {'is' if len(ill) == 1 else 'are'} not healthy" if ill else "there is no other one"
         return Refusal(
             Reason.ETCD_MAJORITY_AT_RISK,

@@ -29,6 +29,13 @@ class Member:
     index: int = 0
     #: Why it is not healthy; empty if nothing is known.
     message: str = ""
+    #: Whether the alarm NOSPACE is all that keeps it from being healthy.
+    full: bool = False
+
+    @property
+    def works(self) -> bool:
+        """True if it counts for majorities and in changes of members, which a full etcd carries out as any other."""
+        return self.healthy or self.full
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,24 @@ class Restart:
     name: str
 
 
-def next_restart(
-    seen: Seen, names: Collection[str], full: Collection[str] = ()
-) -> Restart | MoveLeader | Refusal | None:
+def may_be_needed(seen: Seen, name: str) -> bool:
+    """Return whether a majority may rest on the vote of this member, although it does not say that it works.
+
+    An answer that is late, or a certificate that cannot be read, is no proof that a member is down. Without a majority
+    nobody is served, and where the others are one without it, nobody depends on it.
+    """
+    identity = next((each.id for each in seen.known if each.name == name), "")
+    voters = [each for each in seen.members or () if not each.learner]
+    others = sum(each.works for each in voters if each.id != identity)
+    return bool(voters) and others <= len(voters) // 2
+
+
+def next_restart(seen: Seen, names: Collection[str]) -> Restart | MoveLeader | Refusal | None:
     """Next one of these members to restart; None if none of them is a member.
 
     One at a time, and only while all voters are healthy by etcd's own words: a pod or a unit is ready a little earlier
     than its member has the log of the others. The leader is the last, and another one leads before it goes, so that
-    nobody waits for an election.
-
-    ``full`` are the IDs of members with no other fault than the alarm NOSPACE (``EndpointStatus.only_full``): they take
-    part in every majority, and only a restart gives them a larger quota, so they count as healthy.
+    nobody waits for an election. Members that are only full count as healthy: a restart gives them a larger quota.
     """
     if seen.members is None:
         return Refusal(
@@ -43,7 +50,7 @@ def next_restart(
     name_of = {member.id: name for name, member in known.items()}
     voters = [each for each in seen.members if not each.learner]
     for member in voters:
-        if not member.healthy and member.id not in full:
+        if not member.works:
             name = name_of.get(member.id, member.name)
             why = f" ({member.message})" if member.message else ""
             return Refusal(

@@ -156,7 +156,7 @@ def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]
     while True:
         before = refused
         look = members_seen.look(run)
-        step = next_restart(look.seen, pods, {each for each, status in look.status.items() if status.only_full})
+        step = next_restart(look.seen, pods)
         match step:
             case Restart(name):
                 return (pods[name],)

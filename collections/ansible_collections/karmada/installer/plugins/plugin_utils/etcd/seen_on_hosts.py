@@ -78,9 +78,9 @@ class Look:
     #: name → answer of the member on the host of this name
     answers: Mapping[str, Answer]
 
-    def is_healthy(self, name: str) -> bool:
-        """Return whether the member of this name answered, and is healthy by its own words."""
-        return name in self.answers and self.answers[name].status.healthy
+    def works(self, name: str) -> bool:
+        """Return whether the member of this name answered, and takes part in majorities by its own words."""
+        return name in self.answers and self.answers[name].status.works
 
 
 def look(run: Run) -> Look:
@@ -101,7 +101,7 @@ def look(run: Run) -> Look:
     members = None
     if listed is not None:
         members = tuple(_member(each, status.get(each.id), answers) for each in listed)
-    healthy = {each.id for each in members or () if each.healthy}
+    healthy = {each.id for each in members or () if each.works}
     seen = steps.Seen(
         members=members,
         known=tuple(_known(run, each, ids[each.name], answers, healthy) for each in etcd.members),
@@ -143,6 +143,7 @@ def _member(listed: Any, status: EndpointStatus | None, answers: Mapping[str, An
         peer_url=next(iter(listed.peer_urls), ""),
         learner=listed.learner,
         healthy=bool(status and status.healthy),
+        full=bool(status and status.only_full),
         leader=bool(status and status.leader),
         index=status.index if status else 0,
         message=status.message if status else _why_silent(listed.name, answers),

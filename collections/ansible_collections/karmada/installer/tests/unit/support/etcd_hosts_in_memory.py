@@ -164,7 +164,7 @@ class HostsOfEtcd:
             "version": "3.6.14",
             "leader": str(leads),
             "isLearner": member.learner,
-            "errors": [],
+            "errors": [etcd.alarm] if etcd.full else [],
             "raftIndex": str(member.index),
             "raftTerm": "2",
             "dbSize": "1",

@@ -47,6 +47,8 @@ class EtcdInMemory:
     serial: int = 0xA0
     #: ID of the cluster
     cluster: str = "c"
+    #: Whether a database is full: every member tells that, and keys are not written. Members change as before.
+    full: bool = False
 
     @classmethod
     def of(cls, names: Sequence[str]) -> EtcdInMemory:
@@ -71,8 +73,15 @@ class EtcdInMemory:
         return Seen(members, known, {name: url(name) for name in names}, self.clients, answering)
 
     def _as_seen(self, member: Member) -> Member:
-        healthy = self.answers(member.id)
-        return dataclasses.replace(member, healthy=healthy, leader=member.id == self.leader())
+        answers, leads = self.answers(member.id), member.id == self.leader()
+        message = self.alarm if answers else ""
+        healthy = answers and not message
+        return dataclasses.replace(member, healthy=healthy, leader=leads, full=bool(message), message=message)
+
+    @property
+    def alarm(self) -> str:
+        """What a member says that answers while a database is full; empty if none is."""
+        return "memberID:161 alarm:NOSPACE " if self.full else ""
 
     def _lost(self, known: Known) -> bool:
         process = self.processes.get(known.name)
@@ -183,7 +192,7 @@ class EtcdInMemory:
 
     def write(self, entries: int) -> None:
         """Entries that clients write; voters and learners that answer have them soon."""
-        if self.has_majority():
+        if self.has_majority() and not self.full:
             self.index += entries
             self._time_passes()
             for identity, member in self.members.items():

@@ -202,7 +202,10 @@ class FakeEtcdClient:
         leads = etcd.leader() == member.id
         return EndpointStatus(
             url,
-            healthy=True,
+            healthy=not etcd.full,
+            message=etcd.alarm,
+            alarms=("NOSPACE",) if etcd.full else (),
+            only_full=etcd.full,
             version="3.6.14",
             leader=leads,
             member_id=member.id,

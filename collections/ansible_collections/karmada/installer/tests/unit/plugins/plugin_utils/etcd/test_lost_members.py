@@ -53,6 +53,16 @@ def test_a_member_whose_volume_is_another_one_is_replaced_under_a_new_id(lost: s
     assert [name for name in after if after[name] != before[name]] == [lost]
 
 
+@pytest.mark.parametrize("lost", ["prod-etcd-0", "prod-etcd-2"])
+def test_a_lost_member_is_replaced_while_etcd_is_full(lost: str) -> None:
+    """Otherwise nobody could write again: room is made only while all members work."""
+    world = installed(3)
+    world.etcd.full = True
+    world.lose_volume(lost)
+    assert brought_to(world, 3) == [f"deleted {lost}", f"created {lost}"]
+    assert_is_well(world, 3)
+
+
 def test_a_pod_that_is_replaced_at_the_same_time_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     world = installed(3)
     world.lose_volume("prod-etcd-1")

@@ -111,6 +111,16 @@ def test_nothing_is_begun_while_a_member_is_not_well(wrong: Seen) -> None:
     assert "etcd is not well" in problem.what
 
 
+def test_it_is_told_how_a_member_of_a_full_etcd_is_replaced() -> None:
+    away = member(2, cause=Cause.WRONG, message="connection refused")
+    problem = maintenance.refusal([full(0), full(1), away], "prod")
+    assert problem is not None
+    assert "replaced by karmada.installer.install, also while etcd is full" in problem.remedy
+    seen = [member(0), member(1), away], [full(0), full(1, learner=True)]
+    others = [maintenance.refusal(each, "prod") for each in seen]
+    assert all(each is not None and "replaced" not in each.remedy for each in others)
+
+
 def test_a_lack_of_space_alone_is_no_obstacle() -> None:
     assert maintenance.refusal([full(0), full(1), full(2)], "prod") is None
     assert maintenance.refusal([member(0), member(1)], "prod") is None

@@ -99,6 +99,14 @@ def test_a_member_whose_data_folder_is_gone_comes_back_under_a_new_id(installed:
     assert len(before & set(world.etcd.members)) == 2
 
 
+def test_a_member_whose_data_is_gone_comes_back_while_etcd_is_full(installed: Installed) -> None:
+    world = installed(3)
+    world.etcd.full = True
+    world.lose_data("cp2")
+    world.bring_to(hosts(names(1, 2, 3)))
+    assert_is_well(world, names(1, 2, 3))
+
+
 def test_a_host_is_exchanged_by_listing_another_one_and_giving_the_lost_one_up(installed: Installed) -> None:
     world = installed(3)
     world.lose("cp2")

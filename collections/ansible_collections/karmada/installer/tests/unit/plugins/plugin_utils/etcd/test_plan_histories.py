@@ -91,6 +91,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("write"), st.integers(1, 60_000)),
     st.tuples(st.just("stranger"), st.integers(0, 1)),
     st.tuples(st.just("meddler removes"), st.integers(0, 6)),
+    st.tuples(st.just("full"), st.integers(0, 1)),
 )
 
 
@@ -103,6 +104,8 @@ def happens(etcd: EtcdInMemory, event: str, number: int, wanted: Sequence[str]) 
             for _ in range(number if event == "steps" else 3):
                 if not isinstance(one_step(etcd, wanted, replace), steps.Step):
                     break
+        case "full":
+            etcd.full = bool(number)
         case "write":
             etcd.write(number)
         case "stranger":
@@ -132,6 +135,9 @@ def happens(etcd: EtcdInMemory, event: str, number: int, wanted: Sequence[str]) 
 )
 @example(  # The same, where that was begun before only it was to stay.
     start=3, events=[("replace", 0), ("size", 1)]
+)
+@example(  # It is full, and a disk is lost.
+    start=3, events=[("full", 1), ("lose disk", 1), ("steps", 3)]
 )
 @given(start=SIZES, events=st.lists(EVENTS, min_size=3, max_size=25))
 @settings(max_examples=HISTORIES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -173,6 +179,26 @@ def test_members_that_are_only_stopped_are_waited_for_and_lost_data_is_told() ->
     refused = one_step(etcd, names(3))
     assert isinstance(refused, Refusal)
     assert "prod-etcd-2" in refused.what
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_lost_member_of_a_full_etcd_is_replaced(count: int) -> None:
+    etcd = EtcdInMemory.of(names(count))
+    etcd.full = True
+    etcd.lose_disk("prod-etcd-1")
+    assert to_its_end(etcd, names(count)) is None
+    assert etcd.healthy_voters() == len(etcd.members) == count
+    assert etcd.full, "that is for somebody else to mend"
+
+
+def test_a_full_etcd_is_no_reason_to_give_its_majority_away() -> None:
+    etcd = EtcdInMemory.of(names(3))
+    etcd.full = True
+    etcd.cut("prod-etcd-2")
+    (asked,) = (each.id for each in etcd.voters() if each.name == "prod-etcd-1")
+    refused = one_step(etcd, names(3), [asked])
+    assert isinstance(refused, Refusal)
+    assert (refused.reason, refused.where) == (Reason.ETCD_MAJORITY_AT_RISK, "etcd member prod-etcd-2")
 
 
 def test_a_member_that_works_is_forgotten_by_clients_before_it_is_replaced() -> None:

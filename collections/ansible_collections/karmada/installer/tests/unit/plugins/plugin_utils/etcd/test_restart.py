@@ -69,18 +69,17 @@ def test_none_is_restarted_while_one_of_them_is_not_healthy(ill: str) -> None:
 @pytest.mark.parametrize("count", [1, 3, 5])
 def test_a_full_etcd_is_restarted_as_it_gets_a_larger_quota_so(count: int) -> None:
     etcd = members(count)
-    found = etcd.seen().members or ()
-    raised = tuple(dataclasses.replace(each, healthy=False, message="alarm:NOSPACE") for each in found)
-    seen = dataclasses.replace(etcd.seen(), members=raised)
-    assert isinstance(next_restart(seen, set(etcd.known)), Refusal)
-    step = next_restart(seen, set(etcd.known), full=set(etcd.members))
+    etcd.full = True
+    assert not any(each.healthy for each in etcd.seen().members or ())
+    step = next_restart(etcd.seen(), set(etcd.known))
     assert step == Restart("prod-etcd-1" if count > 1 else "prod-etcd-0")
 
 
 def test_what_else_is_wrong_with_one_of_a_full_etcd_is_refused() -> None:
     etcd = members(3)
-    raised = tuple(dataclasses.replace(each, healthy=False) for each in etcd.seen().members or ())
-    step = next_restart(dataclasses.replace(etcd.seen(), members=raised), set(etcd.known), full=list(etcd.members)[:2])
+    etcd.full = True
+    etcd.cut("prod-etcd-2")
+    step = next_restart(etcd.seen(), set(etcd.known))
     assert isinstance(step, Refusal)
     assert step.where == "etcd member prod-etcd-2"
 

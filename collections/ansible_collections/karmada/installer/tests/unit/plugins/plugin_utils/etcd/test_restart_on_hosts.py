@@ -59,14 +59,9 @@ def test_no_member_is_restarted_while_another_one_is_not_healthy(installed: Inst
     assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_AT_RISK
 
 
-def test_a_full_etcd_gets_its_larger_quota(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, answer = installed(3), HostsOfEtcd._answer
-
-    def full(self: HostsOfEtcd, run: Run, name: str) -> dict[str, Any]:
-        found = answer(self, run, name)
-        return {**found, "status": {**found["status"], "errors": ["memberID:1 alarm:NOSPACE "]}}
-
-    monkeypatch.setattr(HostsOfEtcd, "_answer", full)
+def test_a_full_etcd_gets_its_larger_quota(installed: Installed) -> None:
+    world = installed(3)
+    world.etcd.full = True
     world.etcd.choose_leader("cp1")
     assert restarted(world, names(1, 2, 3)) == ["restarted cp2", "restarted cp3", "led cp1", "restarted cp1"]
 
