@@ -26,20 +26,23 @@ from ansible_collections.karmada.installer.tests.unit.support.fake_cluster impor
 TIMEOUT = 120
 
 
-def document(count: int) -> dict[str, object]:
-    return samples.document({"components": {"etcd": {"local": {"replicas": count}}}})
+def document(count: int, storage: str = "volumeClaim") -> dict[str, object]:
+    local: dict[str, object] = {"replicas": count}
+    if storage == "emptyDir":
+        local["volumeData"] = {storage: {}}
+    return samples.document({"components": {"etcd": {"local": local}}})
 
 
 def a_run(world: PodsOfEtcd, count: int, stored: State | None = None) -> Run:
-    return fake_run(document(count), world, stored=stored)
+    return fake_run(document(count, world.storage), world, stored=stored)
 
 
-def installed(count: int) -> PodsOfEtcd:
+def installed(count: int, storage: str = "volumeClaim") -> PodsOfEtcd:
     """A control plane whose etcd has so many members, as an install leaves it."""
-    world = PodsOfEtcd()
+    world = PodsOfEtcd(storage)
     world.bootstrap(members_in_pods(count))
     records = tuple(EtcdMemberState(name) for name in members_in_pods(count))
-    etcd = EtcdState(token="t", bootstrapped=True, storage="volumeClaim", members=records)
+    etcd = EtcdState(token="t", bootstrapped=True, storage=storage, members=records)
     run = a_run(world, count, samples.state(etcd=etcd))
     bootstrap(run)
     return world
@@ -80,7 +83,8 @@ def assert_is_well(world: PodsOfEtcd, count: int) -> None:
     assert {each.id for each in records} == set(etcd.members)
     assert not any(each.coming or each.leaving or each.lost or each.former for each in records)
     assert not any(each.initial_cluster for each in records)
-    volumes = {each["metadata"]["uid"] for each in world.list("v1", "PersistentVolumeClaim", NAMESPACE)}
+    kind = "Pod" if world.storage == "emptyDir" else "PersistentVolumeClaim"
+    volumes = {each["metadata"]["uid"] for each in world.list("v1", kind, NAMESPACE)}
     assert {each.volume for each in records} <= volumes
     assert servers(world) == members_in_pods(count)
     for each in records:

@@ -37,12 +37,16 @@ class Killed(BaseException):
 
 
 class PodsOfEtcd(FakeCluster):
-    """Host cluster whose StatefulSet prod-etcd has pods. ``until`` writes happen, then the run is killed."""
+    """Host cluster whose StatefulSet prod-etcd has pods. ``until`` writes happen, then the run is killed.
 
-    def __init__(self) -> None:
+    ``storage`` is that of the members: volumeClaim, or emptyDir, where the data goes with each pod.
+    """
+
+    def __init__(self, storage: str = "volumeClaim") -> None:
         super().__init__("host cluster")
+        self.storage = storage
         self.etcd = EtcdInMemory()
-        #: name of a pod → folders of its claim, and the ID of the member whose log each holds
+        #: name of a pod → folders of its volume, and the ID of the member whose log each holds
         self.claims: dict[str, dict[str, str]] = {}
         #: A run applies several objects at once.
         self.one_at_a_time = threading.RLock()
@@ -84,9 +88,15 @@ class PodsOfEtcd(FakeCluster):
             self.moment()
             done = super().delete(api_version, kind, name, *arguments, **more)
             if kind == "Pod":
-                self.etcd.processes.pop(name, None)
+                self._ended(name)
             self._reconcile()
             return done
+
+    def _ended(self, name: str) -> None:
+        """Have a pod be gone, with what is gone with it."""
+        self.etcd.processes.pop(name, None)
+        if self.storage == "emptyDir":
+            self.claims.pop(name, None)
 
     def _reconcile(self) -> None:
         wanted = self.get("apps/v1", "StatefulSet", "prod-etcd", NAMESPACE)
@@ -96,7 +106,7 @@ class PodsOfEtcd(FakeCluster):
         members = {name for name in self.names("Pod") if name.startswith("prod-etcd-")}
         for name in sorted(members - set(names)):
             super().delete("v1", "Pod", name, NAMESPACE)
-            self.etcd.processes.pop(name, None)
+            self._ended(name)
         for name in names:
             if name not in self.claims:
                 self.add_claim(name)
@@ -107,6 +117,8 @@ class PodsOfEtcd(FakeCluster):
     def add_claim(self, name: str) -> None:
         """A new and empty volume for a member."""
         self.claims[name] = {}
+        if self.storage == "emptyDir":
+            return
         metadata = self._metadata(f"data-{name}")
         self.put({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata})
 
@@ -159,7 +171,7 @@ class PodsOfEtcd(FakeCluster):
             self.etcd.members[identity] = dataclasses.replace(member, peer_url=peer_url(member.name))
 
     def lose_volume(self, name: str) -> None:
-        """The claim of a member goes with all that it holds; its pod comes back with an empty one."""
+        """The claim of a member (or its pod's own disk) goes with all that it holds; its pod comes back with none."""
         self.add_claim(name)
         super().delete("v1", "Pod", name, NAMESPACE)
         self.etcd.processes.pop(name, None)

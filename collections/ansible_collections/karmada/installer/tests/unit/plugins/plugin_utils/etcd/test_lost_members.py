@@ -134,6 +134,67 @@ def test_two_of_three_lost_volumes_found_no_empty_cluster() -> None:
     assert len(world.etcd.members) == 3
 
 
+# -- data in the pods (emptyDir) ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", ["prod-etcd-0", "prod-etcd-2"])
+def test_a_lost_pod_of_three_that_had_its_data_is_replaced(lost: str) -> None:
+    world = installed(3, "emptyDir")
+    before = {each.name: each.id for each in world.etcd.members.values()}
+    world.lose_volume(lost)
+    assert world.etcd.healthy_voters() == 2
+    assert brought_to(world, 3) == [f"deleted {lost}", f"created {lost}"]
+    assert_is_well(world, 3)
+    after = {each.name: each.id for each in world.etcd.members.values()}
+    assert [name for name in after if after[name] != before[name]] == [lost]
+    # What it had left is gone with its pod, so there is nothing to tidy up.
+    assert not a_run(world, 3).state.etcd.left
+
+
+def test_a_lost_pod_that_had_the_only_data_is_not_replaced() -> None:
+    world = installed(1, "emptyDir")
+    world.lose_volume("prod-etcd-0")
+    with pytest.raises(ProblemsError) as refused:
+        brought_to(world, 1)
+    (problem,) = refused.value.problems
+    assert problem.reason is Reason.ETCD_MAJORITY_LOST
+    assert "its volume is another one than it had" in problem.what
+    assert "restore" in problem.remedy
+    assert len(world.etcd.members) == 1
+
+
+def test_a_lost_pod_is_replaced_wherever_a_run_is_killed() -> None:
+    whole = installed(3, "emptyDir")
+    whole.lose_volume("prod-etcd-1")
+    begun = whole.writes
+    brought_to(whole, 3)
+    moments = range(whole.writes - begun)
+    assert len(moments) > 10
+    for moment in moments[::3]:
+        world = installed(3, "emptyDir")
+        world.lose_volume("prod-etcd-1")
+        world.until = world.writes + moment
+        with pytest.raises(Killed):
+            brought_to(world, 3)
+        world.until = None
+        brought_to(world, 3)
+        assert_is_well(world, 3)
+
+
+def test_members_with_data_in_their_pods_come_and_go_and_leave_nothing() -> None:
+    world = installed(1, "emptyDir")
+    brought_to(world, 3)
+    assert_is_well(world, 3)
+    assert brought_to(world, 3, ["prod-etcd-1"]) == ["deleted prod-etcd-1", "created prod-etcd-1"]
+    assert_is_well(world, 3)
+    brought_to(world, 1)
+    assert_is_well(world, 1)
+    assert not a_run(world, 1).state.etcd.left
+
+
+# -- requests whose answers are lost, and members that are ill ---------------------------------------------------------
+
+
 @pytest.mark.parametrize("request_", ["promote", "remove"])
 def test_a_change_whose_answer_is_lost_is_on_record_as_any_other(
     request_: str, monkeypatch: pytest.MonkeyPatch
