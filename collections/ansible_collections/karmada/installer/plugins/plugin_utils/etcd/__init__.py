@@ -22,7 +22,8 @@ errors are refused. The prefix is claimed by one key, in a transaction that also
 released in one that compares the key. There is no etcd authority then; the user's client certificate is copied into a
 Secret of ours, so that the hash over a pod's files replaces the pods when it changes.
 
-Settings reach running members by ``rollout``: a ready member is replaced alone and only while all others are present
-and ready; one that is not ready may be replaced while others are not; one whose data is in its pod (emptyDir) never is.
+Settings reach running members by ``rollout``: a member that works, by its pod or by its own words, is replaced alone
+and only while all others are present and work; one that does not may be replaced while others do not; one whose data is
+in its pod (emptyDir) never is.
 A renewed certificate replaces no member, because etcd reads it for every connection.
 """

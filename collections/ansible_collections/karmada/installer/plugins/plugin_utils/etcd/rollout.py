@@ -2,14 +2,15 @@
 """Rolling replacement of etcd members in pods, one at a time, until all have the template of the StatefulSet.
 
 The StatefulSet never replaces a pod by itself (OnDelete): a healthy member is replaced only while all others are
-healthy, by the words of their pods and by etcd's own, and the leader last. The choice (``next_round``, and
-``next_restart`` among those that work) does no I/O.
+healthy, by the words of their pods and by etcd's own, and the leader last. A pod whose probe fails may be a member that
+works, so etcd is asked before any goes. The choice (``next_round``, and ``next_restart`` among those that work) does no
+I/O.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -26,8 +27,8 @@ from ..render import workloads
 from ..run.run import Run
 from . import members, members_seen, patience
 from .client import EtcdError
-from .plan_types import MoveLeader, Refusal
-from .restart import Restart, next_restart
+from .plan_types import MoveLeader, Refusal, lists_differ
+from .restart import Restart, may_be_needed, next_restart
 
 REVISION_LABEL = "controller-revision-hash"
 #: Seconds in which clients come back to a member that has a new address: gRPC tries an address for 20 s before it looks
@@ -63,23 +64,26 @@ def with_next_revision(stateful_set: Object, template: Object) -> Object:
     return {**stateful_set, "status": status}
 
 
-def next_round(stateful_set: Object, pods: Sequence[Object], storage: str) -> Round:
+def next_round(stateful_set: Object, pods: Sequence[Object], storage: str, working: Collection[str] = ()) -> Round:
     """Pods that may be replaced now without risk for data or for the majority.
 
-    A pod that holds its member's data (``storage`` emptyDir) is never replaced. A ready one is replaced alone, and only
-    while every other member is present and ready. One that is not ready serves nothing, so it may be replaced while
-    others are not ready; otherwise settings that break every member could not be mended. If none is ready, all are
-    replaced at once, because a member becomes ready only with a majority.
+    A pod that holds its member's data (``storage`` emptyDir) is never replaced. One that works is replaced alone, and
+    only while every other member is present and works. One that does not serves nothing, so it may be replaced while
+    others do not work; otherwise settings that break every member could not be mended. If none works, all are replaced
+    at once, because a member becomes ready only with a majority.
+
+    A member works if its pod is ready, or if it is among ``working``: names of those that say so themselves. Of the
+    current ones their pods must be ready nevertheless: the one before has come to its end only then.
     """
     outdated = tuple(sorted((pod for pod in pods if _is_outdated(pod, stateful_set)), key=ordinal))
     if not outdated:
         return Round()
     if storage == "emptyDir":
         return Round(refused="its data is in the pod (emptyDir) and would be lost with it", outdated=outdated)
-    broken = tuple(pod for pod in outdated if reason_not_ready(pod))
+    broken = tuple(pod for pod in outdated if _is_broken(pod, working))
     if broken:
-        some_are_ready = any(reason_not_ready(pod) is None for pod in pods)
-        return Round(replace=broken[:1] if some_are_ready else broken, outdated=outdated)
+        some_work = not all(_is_broken(pod, working) for pod in pods)
+        return Round(replace=broken[:1] if some_work else broken, outdated=outdated)
     waiting = _not_ready_or_missing(stateful_set, pods)
     if waiting:
         return Round(refused=f"{', '.join(waiting)} must be ready first", outdated=outdated)
@@ -100,11 +104,15 @@ def _is_outdated(pod: Object, stateful_set: Object) -> bool:
     return bool(wanted) and (pod["metadata"].get("labels") or {}).get(REVISION_LABEL) != wanted
 
 
+def _is_broken(pod: Object, working: Collection[str]) -> bool:
+    return bool(reason_not_ready(pod)) and pod["metadata"]["name"] not in working
+
+
 def _not_ready_or_missing(stateful_set: Object, pods: Sequence[Object]) -> list[str]:
-    """Names of members without a ready pod; one without any pod counts, as it is missing from the majority, too."""
+    """Names of current members without a ready pod, and of those without any: they lack in the majority, too."""
     name = stateful_set["metadata"]["name"]
     missing = set(range(stateful_set["spec"]["replicas"])) - {ordinal(pod) for pod in pods}
-    waiting = {ordinal(pod) for pod in pods if reason_not_ready(pod)}
+    waiting = {ordinal(pod) for pod in pods if reason_not_ready(pod) and not _is_outdated(pod, stateful_set)}
     return [f"{name}-{each}" for each in sorted(missing | waiting)]
 
 
@@ -120,17 +128,16 @@ def replace_outdated(run: Run, timeout: float) -> list[Change]:
     while True:
         stateful_set, pods = observe(run, timeout)
         this = next_round(stateful_set, pods, run.state.etcd.storage) if stateful_set else Round()
-        if not this.outdated:
+        if not stateful_set or not this.outdated:
             return changes
         if this.refused:
             raise _refusal(run, this)
         if run.check:
             return [_replacement(pod) for pod in this.outdated]
-        works = run.state.etcd.bootstrapped and not any(map(reason_not_ready, this.replace))
-        chosen = _next_that_works(run, this.outdated) if works else this.replace
+        chosen, work = _chosen(run, stateful_set) if run.state.etcd.bootstrapped else (this.replace, False)
         began = time.monotonic()
         changes += _replace(run, chosen, timeout)
-        if works and len(this.outdated) > 1:
+        if work and len(this.outdated) > 1:
             _let_clients_return(run, chosen, time.monotonic() - began)
 
 
@@ -146,29 +153,67 @@ def _let_clients_return(run: Run, replaced: Sequence[Object], away: float) -> No
         time.sleep(patience.LOOK_SECONDS)
 
 
-def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]:
-    """Member to replace while all of them work; if only the leader is left, another one leads from now on.
+def _chosen(run: Run, stateful_set: Object) -> tuple[tuple[Object, ...], bool]:
+    """Pods to replace now, and whether their members work; none if somebody else has replaced them all.
 
-    Raises ProblemsError if one of them stays unhealthy by its own words.
+    If only the leader is left of those that work, another one leads from now on. Raises ProblemsError if one that is to
+    work stays unhealthy by its own words.
     """
-    pods, began = {pod["metadata"]["name"]: pod for pod in outdated}, time.monotonic()
+    since = time.monotonic()
     refused: Refusal | None = None
     while True:
         before = refused
-        look = members_seen.look(run)
-        step = next_restart(look.seen, pods)
+        look, this, broken = _looked(run, stateful_set)
+        if this.refused:
+            raise _refusal(run, this)
+        pods = {pod["metadata"]["name"]: pod for pod in this.outdated}
+        step: Restart | MoveLeader | Refusal | None = lists_differ(look.seen)
+        if broken and not step:
+            return broken, False
+        step = step or next_restart(look.seen, pods)
         match step:
             case Restart(name):
-                return (pods[name],)
+                return (pods[name],), True
             case MoveLeader():
                 refused = _have_another_lead(run, look, step)
             case Refusal():
                 refused = step
             case None:
-                return tuple(outdated[:1])
+                return tuple(this.outdated[:1]), True
         if refused:
-            patience.require_patience(refused, time.monotonic() - began, again=refused == before)
+            # What was waited for before is no time to settle.
+            since = since if before else time.monotonic()
+            patience.require_patience(refused, time.monotonic() - since, again=refused == before)
             time.sleep(patience.LOOK_SECONDS)
+
+
+def _looked(run: Run, stateful_set: Object) -> tuple[members_seen.Look, Round, tuple[Object, ...]]:
+    """Members as they are, the round by that, and those of its pods that do not work.
+
+    Where a majority may rest on the vote of one of these, it has some time to say that it works, or to be ready.
+    """
+    began = time.monotonic()
+    progress = Progress(run.say, began, patience.SETTLE_SECONDS)
+    while True:
+        look = members_seen.look(run)
+        this = next_round(stateful_set, list(look.pods.values()), run.state.etcd.storage, look.working)
+        broken = tuple(pod for pod in this.replace if _is_broken(pod, look.working))
+        waits, now = _reason_to_wait(look, broken), time.monotonic()
+        if not waits or now - began >= patience.SETTLE_SECONDS:
+            return look, this, broken
+        progress.tell(f"etcd: {waits}", now)
+        time.sleep(patience.LOOK_SECONDS)
+
+
+def _reason_to_wait(look: members_seen.Look, broken: Sequence[Object]) -> str:
+    """Reason not to replace pods yet that do not work; empty if nobody depends on them."""
+    for name in (pod["metadata"]["name"] for pod in broken):
+        if may_be_needed(look.seen, name):
+            return f"member {name} may be needed, and does not say that it works"
+        # Nobody lists the members while a leader is chosen, and who answers then has a vote in it.
+        if look.seen.members is None and name in look.seen.answering:
+            return f"member {name} answers and knows no leader"
+    return "the members are not listed by any" if broken and look.working and look.seen.members is None else ""
 
 
 def _have_another_lead(run: Run, look: members_seen.Look, step: MoveLeader) -> Refusal | None:
@@ -234,12 +279,14 @@ def _refusal(run: Run, refused: Round) -> ProblemsError:
 def renew_broken(run: Run, timeout: float) -> list[Change]:
     """Have pods that do not work, and have older settings, start with those of now; returns their replacements.
 
-    Nothing waits for them: whether they have a majority then is for the caller to see. ``timeout`` is in seconds, for
-    the controller of the StatefulSet. Raises NotReady.
+    Nothing waits for them: whether they have a majority then is for the caller to see. Those that work by their own
+    words stay, whatever their probes say. ``timeout`` is in seconds, for the controller of the StatefulSet. Raises
+    NotReady.
     """
     stateful_set, pods = observe(run, timeout)
-    this = next_round(stateful_set, pods, run.state.etcd.storage) if stateful_set else Round()
-    broken = tuple(filter(reason_not_ready, this.replace))
+    # Without one that is outdated, by their pods, nobody is asked, and nothing waits.
+    due = stateful_set and any(map(reason_not_ready, next_round(stateful_set, pods, run.state.etcd.storage).replace))
+    broken = _looked(run, stateful_set)[2] if stateful_set and due else ()
     if not broken:
         return []
     with run.writing(f"replace etcd {_names(broken)}"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import rollout
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_seen, rollout
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.plan_types import Seen
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.rollout import (
     next_round,
     observe,
@@ -83,6 +85,20 @@ def test_a_member_that_works_goes_alone_and_only_while_all_others_work(cluster: 
         assert all(is_ready(each) for each in pods)
     if len(this.replace) > 1:
         assert not any(is_ready(each) for each in pods)
+
+
+@given(clusters(), st.sets(st.integers(0, 10)))
+def test_one_that_works_by_its_own_words_goes_as_one_that_is_ready(
+    cluster: tuple[int, list[Pod]], working: set[int]
+) -> None:
+    replicas, pods = cluster
+    this = next_round(stateful_set(replicas), pods, "volumeClaim", [f"prod-etcd-{number}" for number in working])
+    if any(is_ready(each) or ordinal(each) in working for each in this.replace):
+        assert len(this.replace) == 1
+        assert len(pods) == replicas
+        assert all(is_ready(each) or (is_old(each) and ordinal(each) in working) for each in pods)
+    if len(this.replace) > 1:
+        assert not any(is_ready(each) or ordinal(each) in working for each in pods)
 
 
 @given(clusters())
@@ -178,6 +194,13 @@ def test_check_mode_asks_what_the_document_would_make_of_it(settings: dict[str, 
     assert host.log == []
 
 
+def nobody_answers(run: Run) -> members_seen.Look:
+    """Look at members none of which says anything."""
+    pods = {each["metadata"]["name"]: each for each in run.host_cluster.list("v1", "Pod", run.namespace)}
+    nobody: Any = SimpleNamespace(urls=())
+    return members_seen.Look(Seen(None, (), {}), nobody, pods, {}, {})
+
+
 def with_pods(monkeypatch: pytest.MonkeyPatch, *pods: Pod, storage: str = "volumeClaim") -> tuple[FakeCluster, Run]:
     """A host cluster in which the controller has seen other settings than these pods have, and a run for it."""
     monkeypatch.setattr(store, "Lock", lambda *_, **__: NoLock())
@@ -192,6 +215,7 @@ def with_pods(monkeypatch: pytest.MonkeyPatch, *pods: Pod, storage: str = "volum
         metadata = {**each["metadata"], "namespace": "karmada", "labels": labels}
         host.put({**each, "apiVersion": "v1", "metadata": metadata})
     stored = state(etcd=replace(state().etcd, storage=storage))
+    monkeypatch.setattr(members_seen, "look", nobody_answers)
     return host, fake_run(document(), host, stored=stored)
 
 
