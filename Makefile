@@ -24,6 +24,8 @@ OWN_LAB := $(patsubst molecule/%/molecule.yml,%,$(shell grep -l KARMADA_LAB_STAT
 # has exported once would narrow every run after it.
 PYTEST_ARGS :=
 GO_ON :=
+# More arguments for what `make publishable` runs, in the same way: SANITY_ARGS='--core 2.19 --test pylint' looks at less.
+SANITY_ARGS :=
 PYTHON ?= python3
 
 # The checkout's own settings and collection, whatever the user has at home.
@@ -150,10 +152,10 @@ collection: ## the collection's artifact, in build/
 	$(IN_VENV) ansible-galaxy collection build --force --output-path build $(COLLECTION)
 
 # In environments of their own, as the site is: the tools are large, and nothing else needs them. Sanity runs with Python 3.11,
-# 3.12 and 3.13, which have ansible-core 2.19, 2.20 and 2.21; SANITY_ARGS='--core 2.19 --test pylint' looks at less.
+# 3.12 and 3.13, which have ansible-core 2.19, 2.20 and 2.21. Without SANITY_ARGS it leaves a record.
 .PHONY: publishable
 publishable: collection ## what Galaxy asks of the artifact: its importer, sanity, changelog, documentation, execution environment
-	REQUIREMENTS=requirements-publish.txt $(IN_VENV) python tools/publishable.py $(SANITY_ARGS)
+	$(if $(SANITY_ARGS),,$(RECORD) publishable --) env REQUIREMENTS=requirements-publish.txt $(IN_VENV) python tools/publishable.py $(SANITY_ARGS)
 
 .PHONY: lab
 lab: needs-go
@@ -183,34 +185,37 @@ programs: needs-go
 	$(IN_VENV) $(LAB) artifacts
 	$(IN_VENV) python tools/helm.py version >/dev/null
 
-# Lanes: unit tests, what takes the lab of three clusters, contract tests and what makes a lab of its own, and linters. Three run
-# side by side, which is what two cores bear; the last one begins when the first of the others has ended. In a lane one part follows
-# the other, and the output of each is shown when it has ended. $(1): the scenarios; $(2): yes to go on where a run was stopped.
+# Lanes: unit tests, what takes the lab of three clusters, contract tests and what makes a lab of its own, and linters, which what
+# Galaxy asks for follows. Three run side by side, which is what two cores bear; the last one begins when the first of the others
+# has ended. In a lane one part follows the other, and the output of each is shown when it has ended. $(1): the scenarios; $(2):
+# yes to go on where a run was stopped; $(3): the checks.
 override CHECKS := lint unit contract
+override CHECKS_FULL := $(CHECKS) publishable
 LANES := lane-unit lane-clusters lane-own-labs lane-lint
 SIDE_BY_SIDE_AT_ONCE := 3
 run_in_lanes = $(MAKE) --no-print-directory --keep-going --jobs=$(SIDE_BY_SIDE_AT_ONCE) --output-sync=target SIDE_BY_SIDE=yes \
-	GO_ON=$(2) PYTEST_ARGS= LANE_SCENARIOS='$(1)' $(LANES) || { $(IN_VENV) python tools/evidence failed $(CHECKS) $(1); exit 1; }
+	GO_ON=$(2) PYTEST_ARGS= SANITY_ARGS= LANE_SCENARIOS='$(1)' LANE_CHECKS='$(3)' $(LANES) || \
+	{ $(IN_VENV) python tools/evidence failed $(3) $(1); exit 1; }
 in_lane = $(if $(1),+@$(MAKE) --no-print-directory --keep-going SIDE_BY_SIDE= $(1))
 
 .PHONY: $(LANES)
 lane-unit:
-	$(call in_lane,$(filter unit,$(CHECKS)))
+	$(call in_lane,$(filter unit,$(LANE_CHECKS)))
 
 lane-lint:
-	$(call in_lane,lint)
+	$(call in_lane,$(filter lint,$(LANE_CHECKS)) $(filter publishable,$(LANE_CHECKS)))
 
 lane-clusters:
 	$(call in_lane,$(patsubst %,scenario-%,$(filter-out $(OWN_LAB),$(LANE_SCENARIOS))))
 
 lane-own-labs:
-	$(call in_lane,$(filter contract,$(CHECKS)) $(patsubst %,scenario-%,$(filter $(OWN_LAB),$(LANE_SCENARIOS))))
+	$(call in_lane,$(filter contract,$(LANE_CHECKS)) $(patsubst %,scenario-%,$(filter $(OWN_LAB),$(LANE_SCENARIOS))))
 
 # Passed is what has a record of it, on the tree as it is now.
 STARTED := $(shell date --utc +%Y-%m-%dT%H:%M:%SZ)
 .PHONY: test
 test: needs-go lab programs ## what continuous integration runs: lint, unit, contract and the main scenarios
-	+@$(call run_in_lanes,$(SCENARIOS),)
+	+@$(call run_in_lanes,$(SCENARIOS),,$(CHECKS))
 	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS)
 	@$(IN_VENV) python tools/evidence passed --since=$(STARTED) $(CHECKS) $(SCENARIOS)
 
@@ -230,10 +235,10 @@ test-full: export LEADER_MOMENTS ?= 0
 test-full: export RESTORE_MOMENTS ?= 1
 test-full: export UNINSTALL_VARIANTS ?= all
 test-full: export MANY ?= 8
-test-full: needs-go lab programs ## the same with every scenario; goes on where it was stopped
-	+@$(call run_in_lanes,$(SCENARIOS_FULL),yes)
-	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS_FULL)
-	@$(IN_VENV) python tools/evidence passed $(CHECKS) $(SCENARIOS_FULL)
+test-full: needs-go lab programs ## the same with every scenario and publishable; goes on where it was stopped
+	+@$(call run_in_lanes,$(SCENARIOS_FULL),yes,$(CHECKS_FULL))
+	@$(IN_VENV) python tools/evidence longest $(CHECKS_FULL) $(SCENARIOS_FULL)
+	@$(IN_VENV) python tools/evidence passed $(CHECKS_FULL) $(SCENARIOS_FULL)
 
 .PHONY: evidence
 evidence: ## writes docs/reference/capabilities.md: what has passed when, on which tree, by molecule/records/

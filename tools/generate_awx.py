@@ -21,6 +21,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "collections")]
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (  # noqa: E402
     COLLECTION_VERSION,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import predicted  # noqa: E402
 from collection_docs import surveys, variables  # noqa: E402
 
 EXAMPLE = ROOT / "examples/awx"
@@ -248,9 +249,12 @@ def job_templates() -> list[dict[str, Any]]:
     return [
         *(_job_template(verb, verb.replace("_", " "), _purpose(verb), survey=surveys.survey(verb)) for verb in verbs()),
         {
-            **_job_template("install", "drift", "Say what an installation would change, and change nothing", survey={}),
+            **_job_template(
+                "install", "drift", "Fail if an installation would change something, and say what", survey={}
+            ),
             "job_type": "check",
-            "extra_vars": dict(CHOSEN),
+            # AWX notifies by how a job has ended; a check that finds something to change is successful without it.
+            "extra_vars": {**CHOSEN, predicted.VARIABLE: True},
             "diff_mode": True,
             "ask_job_type_on_launch": False,
         },
@@ -332,7 +336,7 @@ def schedules() -> list[dict[str, Any]]:
     return [
         {
             "name": f"{NAME} nightly drift",
-            "description": "What an installation would change is in the job's output, and nothing is changed",
+            "description": "The job fails if an installation would change something, says what, and changes nothing",
             "unified_job_template": f"{NAME} drift",
             "organization": ORGANIZATION,
             "rrule": "DTSTART;TZID=Etc/UTC:20260101T023000 RRULE:FREQ=DAILY;INTERVAL=1",

@@ -22,6 +22,8 @@ import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 BUILD = REPOSITORY / "build"
+#: The end of it, for who asks why it failed.
+WHY = BUILD / "diagnostics/publishable/why.txt"
 #: Name of the check that ansible-test does.
 SANITY = "sanity"
 #: Address that nobody can have, which galaxy.yml has until the repository has a public one.
@@ -184,7 +186,11 @@ def main() -> int:
             failed.append(f"{SANITY} of ansible-core {core}")
     if PLACEHOLDER in (REPOSITORY / "collections/ansible_collections/karmada/installer/galaxy.yml").read_text():
         print(f"galaxy.yml has addresses at {PLACEHOLDER}: put yours there before you publish.")
-    print(f"Failed: {', '.join(failed)}" if failed else "Nothing failed.")
+    told = f"Failed: {', '.join(failed)}" if failed else "Nothing failed."
+    print(told)
+    # Where the record of this run looks for the reason, which is somewhere in half a megabyte of output.
+    WHY.parent.mkdir(parents=True, exist_ok=True)
+    WHY.write_text(f"{told}\n", encoding="utf-8")
     return 1 if failed else 0
 
 

@@ -15,6 +15,7 @@ from . import sources, variables
 #: Variables that nobody is asked for in AWX, with the reason.
 NOT_ASKED = {
     "backup_identity": "a file of the machine that Ansible runs on, which a credential of the job gives it",
+    "karmada_fail_on_drift": "who launches a check reads what it says; the template that nobody launches sets it",
     "member_join_noted": "the tasks noted_on_hosts set it",
     "restore_identity": "a file of the machine that Ansible runs on, which a credential of the job gives it",
 }

@@ -177,6 +177,8 @@ CAPABILITIES = (
                  "Secret; one is canceled, and the next goes on", "awx_hosts"),
             _can("A second run changes nothing and writes nothing", "demo", "run_check_mode", "hosts_plain"),
             _can("Check mode with diff says what a run would change, and changes nothing", "run_check_mode"),
+            _can("A check that fails at its end if it would change something, for whoever is told of failures only",
+                 "unit"),
             _can("No run shows a secret, however much it says", "run_check_mode", "hosts_faults"),
             _can("What drifted is put right, and nothing else", "run_convergence"),
             _can("A new version of a component that does not start stops the run with the reason, while the old "
@@ -224,6 +226,8 @@ CAPABILITIES = (
         "How it is made",
         (
             _can("Clean for ansible-lint (production), yamllint, ruff, mypy and shellcheck", "lint"),
+            _can("What Galaxy asks of the artifact: its importer, sanity of ansible-core 2.19 to 2.21, changelog, "
+                 "documentation, execution environment", "publishable"),
             _can("The engine, its invariants, and the refusals, without a cluster", "unit"),
             _can("What is rendered, against the real programs: API servers, etcd, systemd, each flag", "contract"),
             _can("A lab on one machine: clusters of several nodes, and plain hosts by SSH", "lab_hosts"),

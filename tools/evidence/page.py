@@ -15,15 +15,16 @@ PAGE = """\
 
 # Capabilities, and what shows them
 
-Each line is shown by a scenario on real clusters and hosts ([what each of them does](../../molecule/README.md)), or by
-a level of tests (`lint`, `unit`, `contract`), which passed at the time and on the tree that it names. Each run leaves a
-record in `molecule/records/`. A *tree* is a digest of all that decides the result: the collection, the lab, what
-scenarios share, the scenario itself, and what else its files name, such as the operator and its chart. *Changed since*
-names the parts of it that have another content now than they had then: the scenario has not been seen to pass with
-them. `make test-full` runs each of which that is true, and each that ran with other versions (Python, ansible-core)
-than there are now; the machine and its kernel, named at the end, are not compared. Where a scenario has parts,
-`scenario:part` is one of them, and its name alone is all of them. A run of fewer parts, or with fewer kills or another
-version than without settings, is in the list of runs, and shows no line that needs more.
+Each line is shown by a scenario on real clusters and hosts ([what each of them does](../../molecule/README.md)), or
+by a level of tests (`lint`, `unit`, `contract`, `publishable`), which passed at the time and on the tree that it
+names. Each run leaves a record in `molecule/records/`. A *tree* is a digest of all that decides the result: the
+collection, the lab, what scenarios share, the scenario itself, and what else its files name, such as the operator and
+its chart. *Changed since* names the parts of it that have another content now than they had then: the scenario has
+not been seen to pass with them. `make test-full` runs each of which that is true, and each that ran with other
+versions (Python, ansible-core) than there are now; the machine and its kernel, named at the end, are not compared.
+Where a scenario has parts, `scenario:part` is one of them, and its name alone is all of them. A run of fewer parts,
+or with fewer kills or another version than without settings, is in the list of runs, and shows no line that needs
+more.
 
 {areas}
 

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-CHECKS = ("lint", "unit", "contract")
+CHECKS = ("lint", "unit", "contract", "publishable")
 """What is recorded beside scenarios."""
 
 RECORDS = "molecule/records"
@@ -41,6 +41,16 @@ _PARTS = {
 _NO_PART_OF_SCENARIOS = frozenset({_DOCUMENTATION, _TESTS, _BUILD, "bench", "ee", "examples", "operator"})
 # Each file of these is a part by itself: who needs one does not need the others.
 _FILES_APART = ("docs/guides/", "docs/reference/", "tools/", "requirements-")
+# What makes the artifact and looks at it, of files that are a part each; else the artifact has the collection alone.
+_PUBLISHING = frozenset(
+    {
+        *("requirements-publish.txt", "requirements-sanity.txt"),
+        *("tools/changelog.py", "tools/publishable.py", "tools/sanity_ignores.py"),
+    }
+)
+# Of the documentation what contract tests apply to an API server.
+_APPLIED = frozenset({"docs/reference/host-rights.yaml"})
+_NOT_PUBLISHED = frozenset({_TESTS, "bench", "examples", "lab", "operator", "shared"})
 _NAMED = re.compile(
     r"(?<![\w.-])(?<!shared/)(?:requirements-[a-z]+\.txt|(?:bench|docs|ee|examples|operator|tools)/[\w./-]*\w)"
 )
@@ -162,7 +172,7 @@ def digests(root: Path, name: str, parts: Mapping[str, str] | None = None) -> di
     """Digests of the parts of ``contents`` (which can be handed in) that decide the result of a scenario or a check."""
     parts = contents(root) if parts is None else parts
     if name in CHECKS:
-        chosen = deciding(parts, name, (), ())
+        chosen = deciding(parts, name, (), scenarios(root))
     else:
         chosen = deciding(parts, name, taken_along(root, name) | named(root, name), scenarios(root))
     return {part: digest for part, digest in parts.items() if part in chosen}
@@ -175,7 +185,10 @@ def deciding(parts: Iterable[str], name: str, along: Iterable[str], known: Itera
     """
     parts, along = set(parts), set(along)
     if name == "contract":
-        return {part for part in parts if part != _DOCUMENTATION and not part.startswith("docs/")}
+        return {part for part in parts if part in _APPLIED or not (part == _DOCUMENTATION or part.startswith("docs/"))}
+    if name == "publishable":
+        apart = {part for part in parts if part.startswith(_FILES_APART)}
+        return parts - _NOT_PUBLISHED - (apart - _PUBLISHING) - set(known)
     if name in CHECKS:
         return parts
     elsewhere = {part for part in parts if part in _NO_PART_OF_SCENARIOS or part.startswith(_FILES_APART)}

@@ -17,6 +17,8 @@ from evidence.records import Store
 COLLECTION = "collections/ansible_collections/karmada/installer"
 # Scenarios and checks of the checkout below that an edit of a role reaches; documentation is not read by contract.
 EVERY = {"one", "two", "three", "four", "lint", "unit"}
+# Checks that look at more than the artifact.
+LOOKING = {"lint", "unit", "contract"}
 
 
 # The tree ------------------------------------------------------------------------------------------------------------
@@ -81,6 +83,9 @@ def checkout(tmp_path):
         "operator/program/main.py": "",
         "tools/helm.py": "",
         "tools/other.py": "",
+        "tools/publishable.py": "",
+        "lab/karmada_lab/cli.py": "",
+        "requirements-sanity.txt": "",
         "bench/round.py": "",
         "ee/it.yml": "---\n",
         "examples/awx/types.yml": "---\n",
@@ -141,24 +146,28 @@ def test_a_record_of_a_scenario_says_of_which_operator_chart_rights_and_requirem
 @pytest.mark.parametrize(
     ("path", "changed"),
     [
-        (f"{COLLECTION}/roles/etcd/tasks/main.yml", {*EVERY, "contract"}),
+        (f"{COLLECTION}/roles/etcd/tasks/main.yml", {*EVERY, *tree.CHECKS}),
         ("molecule/one/tasks/main.yml", {"one", "two", "unit", "contract", "lint"}),
         (f"{COLLECTION}/tests/unit/test_pki.py", {"unit", "contract", "lint"}),
-        ("docs/guide.md", {"unit", "lint"}),
+        ("docs/guide.md", {"unit", "lint", "publishable"}),
         ("molecule/records/one.json", set()),
         ("build/anything", set()),
-        (f"{COLLECTION}/roles/etcd/tasks/new.yml", {*EVERY, "contract"}),
-        ("operator/chart/values.yaml", {"three", "four", *tree.CHECKS}),
-        ("operator/program/main.py", {"three", "four", *tree.CHECKS}),
-        ("tools/helm.py", {"three", "four", *tree.CHECKS}),
-        ("tools/other.py", set(tree.CHECKS)),
-        ("bench/round.py", set(tree.CHECKS)),
+        (f"{COLLECTION}/roles/etcd/tasks/new.yml", {*EVERY, *tree.CHECKS}),
+        ("operator/chart/values.yaml", {"three", "four", *LOOKING}),
+        ("operator/program/main.py", {"three", "four", *LOOKING}),
+        ("tools/helm.py", {"three", "four", *LOOKING}),
+        ("tools/other.py", LOOKING),
+        ("bench/round.py", LOOKING),
         ("ee/it.yml", {"three", "four", *tree.CHECKS}),
-        ("examples/awx/types.yml", {"three", "four", *tree.CHECKS}),
-        ("requirements-awx.txt", {"three", "four", *tree.CHECKS}),
-        ("docs/reference/host-rights.yaml", {"four", "unit", "lint"}),
-        (f"{COLLECTION}/changelogs/fragments/one.yml", {"unit", "lint"}),
-        (f"{COLLECTION}/plugins/modules/_host_tree.py", {*EVERY, "contract"}),
+        ("lab/karmada_lab/cli.py", {*EVERY, "contract"}),
+        ("molecule/shared/tools/shop.py", {*EVERY, "contract"}),
+        ("tools/publishable.py", set(tree.CHECKS)),
+        ("requirements-sanity.txt", set(tree.CHECKS)),
+        ("examples/awx/types.yml", {"three", "four", *LOOKING}),
+        ("requirements-awx.txt", {"three", "four", *LOOKING}),
+        ("docs/reference/host-rights.yaml", {"four", *LOOKING}),
+        (f"{COLLECTION}/changelogs/fragments/one.yml", {"unit", "lint", "publishable"}),
+        (f"{COLLECTION}/plugins/modules/_host_tree.py", {*EVERY, *tree.CHECKS}),
     ],
 )
 def test_an_edit_changes_the_tree_of_what_it_decides(checkout, path, changed):

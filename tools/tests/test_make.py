@@ -69,6 +69,7 @@ def test_all_parts_run_three_at_a_time_and_linters_when_one_has_ended(checkout):
     assert sorted(parts[:3]) == ["a", "contract", "unit"]
     counts = [int(line.split()[0]) for line in (checkout / "log").read_text().splitlines() if line[0].isdigit()]
     assert max(counts) == 3
+    assert told(checkout, "python tools/evidence longest") == ["python tools/evidence longest lint unit contract a b"]
     [passed] = told(checkout, "python tools/evidence passed")
     assert passed.split()[4:] == ["lint", "unit", "contract", "a", "b"]
     assert passed.split()[3].startswith("--since=20")
@@ -89,9 +90,36 @@ def test_what_the_environment_says_narrows_nothing(checkout):
 def test_the_whole_goes_on_where_it_was_stopped(checkout):
     assert make(checkout, "test-full") == 0
     runs = told(checkout, "python tools/evidence run")
-    assert len(runs) == 5
     assert all(line.startswith("python tools/evidence run --go-on ") for line in runs)
-    assert told(checkout, "python tools/evidence passed") == ["python tools/evidence passed lint unit contract a b"]
+    parts = [line.split()[4] for line in runs]
+    assert sorted(parts) == ["a", "b", "contract", "lint", "publishable", "unit"]
+    assert parts.index("lint") < parts.index("publishable"), "linters tell in a minute what it would tell in an hour"
+    names = "lint unit contract publishable a b"
+    assert told(checkout, "python tools/evidence passed") == [f"python tools/evidence passed {names}"]
+    assert told(checkout, "python tools/evidence longest") == [f"python tools/evidence longest {names}"]
+
+
+def test_what_galaxy_asks_for_is_on_record_unless_it_was_asked_for_less(checkout):
+    looks = "env REQUIREMENTS=requirements-publish.txt .ci/venv python tools/publishable.py"
+    assert make(checkout, "publishable") == 0
+    built = [line.split()[0] for line in told(checkout, "") if "evidence" not in line]
+    assert built == ["python", "python", "ansible-galaxy"], "the artifact is that of now"
+    assert told(checkout, "python tools/evidence run") == [f"python tools/evidence run publishable -- {looks}"]
+    (checkout / "log").unlink()
+    assert make(checkout, "publishable", "SANITY_ARGS=--core 2.19") == 0
+    assert told(checkout, "python tools/evidence") == []
+    assert told(checkout, "python tools/publishable.py") == ["python tools/publishable.py --core 2.19"]
+    (checkout / "log").unlink()
+    assert make(checkout, "test-full", "SANITY_ARGS=--core 2.19", SANITY_ARGS="--core 2.20") == 0
+    assert [line for line in told(checkout, "python tools/evidence run") if " publishable " in line] == [
+        f"python tools/evidence run --go-on publishable -- {looks}"
+    ]
+
+
+def test_what_galaxy_refuses_fails_the_whole(checkout):
+    assert make(checkout, "test-full", fails="run --go-on publishable ") != 0
+    [failed] = told(checkout, "python tools/evidence failed")
+    assert "publishable" in failed.split()
 
 
 def test_a_part_that_fails_stops_no_other(checkout):

@@ -70,3 +70,18 @@ def test_defaults_of_roles_that_are_templates_are_not_what_documentation_is_judg
     assert specs.read_text(encoding="utf-8") == before, "the other checks look at what is published"
     (command, _), *_ = (each for name, each in publishable.checks(folder).items() if name == "antsibull-docs")
     assert command[-1] == str(copy)
+
+
+def test_what_failed_is_written_down_for_the_record_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = {"one": ["false"], "two": ["true"]}
+    monkeypatch.setattr(publishable, "WHY", tmp_path / "diagnostics/why.txt")
+    monkeypatch.setattr(publishable, "unpacked", lambda _file: tmp_path)
+    monkeypatch.setattr(publishable, "checks", lambda folder: {name: (each, folder) for name, each in ends.items()})
+    monkeypatch.setattr(publishable, "sanity", lambda _folder, core, _arguments: core != "2.20")
+    monkeypatch.setattr(sys, "argv", ["publishable.py"])
+    assert publishable.main() == 1
+    told = "Failed: one, sanity of ansible-core 2.20"
+    assert publishable.WHY.read_text(encoding="utf-8").strip() == told
+    assert capsys.readouterr().out.splitlines()[-1] == told

@@ -14,7 +14,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.inventory_source import short
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember, listing
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import artifact, block, forms, report
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import (
+    artifact,
+    block,
+    forms,
+    predicted,
+    report,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import observe
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_hosts import (
     observe_etcd_on_hosts,
@@ -74,6 +80,7 @@ class ActionModule(KarmadaAction):
     OPTIONS: ClassVar[dict[str, Any]] = {
         "broken_members": {"type": "list", "elements": "dict", "default": []},
         "form": {"type": "str", "default": forms.JSON},
+        "fail_on_drift": {"type": "bool", "default": False},
         "backups": {"type": "list", "elements": "dict", "default": []},
     }
 
@@ -104,6 +111,7 @@ class ActionModule(KarmadaAction):
         about = replace(_about(run, observed, made), page_file=short(page_file) if page_file else "")
         summary = block.text(observed, about).splitlines()
         say_report(summary)
+        drift = predicted.failure(run.name, observed.changes) if run.check and arguments["fail_on_drift"] else ""
         return {
             "changed": False,
             "status": status,
@@ -111,5 +119,5 @@ class ActionModule(KarmadaAction):
             "warnings_found": [str(each) for each in report.warnings(observed)],
             "problems": [each.plain for each in report.problems(observed)],
             "summary": summary,
-            "failure": _failure(broken),
+            "failure": "\n".join(filter(None, [_failure(broken), drift])),
         }

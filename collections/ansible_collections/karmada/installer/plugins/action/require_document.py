@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import libraries
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import k8s_auth
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import forms
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import forms, predicted
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import (
     instances,
     inventory_parts,
@@ -41,6 +41,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
     OPTIONS: ClassVar[dict[str, Any]] = {
         "limit": {"type": "str", "default": "control_plane", "choices": ["control_plane", "members", "any"]},
         "report": {"type": "str", "default": forms.JSON},
+        "fail_on_drift": {"type": "bool", "default": False},
         "several": {"type": "str", "default": "choose", "choices": ["choose", "show"]},
     }
 
@@ -77,7 +78,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         elif known.get("ansible_limit") and arguments["limit"] != "any":
             problems = _of_limit(known, takes_members=arguments["limit"] == "members")
         # Without the libraries every later step would end with the traceback of an import.
-        problems = [*libraries.all_missing(), *_of_debugging(), *_of_report(arguments["report"]), *problems]
+        of_check = predicted.problem(fail_on_drift=arguments["fail_on_drift"], check=bool(self._task.check_mode))
+        asked = [*_of_report(arguments["report"]), *([of_check] if of_check else [])]
+        problems = [*libraries.all_missing(), *_of_debugging(), *asked, *problems]
         if problems:
             told = [each.plain for each in problems]
             of_programs = phases.failure(self._task, known.get("karmada_operation", ""), problems[0].reason)

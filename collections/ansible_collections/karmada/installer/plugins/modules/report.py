@@ -35,6 +35,12 @@ options:
       - Neither is written in check mode. Any other value is refused.
     type: str
     default: json
+  fail_on_drift:
+    description: >-
+      Whether RV(failure) of a run in check mode tells what the steps before would change, if that is anything. Outside
+      of check mode it means nothing here; M(karmada.installer.require_document) refuses it.
+    type: bool
+    default: false
   backups:
     description: The documents of kind EtcdBackup beside the document, as the inventory plugin has read them.
     type: list
@@ -107,7 +113,8 @@ summary:
   sample: ["Karmada control plane prod: Completed"]
 failure:
   description: >-
-    Why the run is to fail although it came to its end, which is O(broken_members) in words. Empty where it is not.
+    Why the run is to fail although it came to its end: O(broken_members) in words, and with O(fail_on_drift) what a
+    check would change, the first few by name. Empty where it is not.
   returned: success
   type: str
   sample: ""

@@ -44,6 +44,14 @@ options:
       - V(json) and V(html) pass; any other is refused here, before the first change.
     type: str
     default: json
+  fail_on_drift:
+    description:
+      - >-
+        Whether a run in check mode fails at its end, after the report, if it would change something, with what that is.
+        Usually set with C(karmada_fail_on_drift).
+      - Outside of check mode it is refused here, before the first change.
+    type: bool
+    default: false
   several:
     description:
       - What is done about several control planes if none was chosen.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import importlib.util
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -20,9 +19,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 from ansible_collections.karmada.installer.tests.contract.conftest import (
     CHECKOUT,
     ApiServer,
-    binary,
     running_api_server,
 )
+from ansible_collections.karmada.installer.tests.contract.pasted_commands import User, block, ended
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 
 README, GUIDE = CHECKOUT / "README.md", CHECKOUT / "docs/guides/operator.md"
@@ -34,17 +33,6 @@ IMAGE = "registry.example.com/karmada-installer-operator"
 KUBECONFIG = "of the control plane\n"
 
 
-def blocks(file: Path, language: str) -> list[str]:
-    """Blocks of code of a page."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", file.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-
-
-def block(file: Path, language: str, word: str) -> str:
-    """Block of code with this word; there is one."""
-    (found,) = (each for each in blocks(file, language) if word in each)
-    return found
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ApiServer]:
     """An API server with nothing in it: what is applied to it is new."""
@@ -53,53 +41,9 @@ def server(tmp_path: Path) -> Iterator[ApiServer]:
         yield found
 
 
-class User:
-    """Somebody in a checkout, with ``kubectl`` and, where it is wanted, ``helm``."""
-
-    def __init__(self, server: ApiServer, folder: Path) -> None:
-        self.server, self.folder = server, folder
-        self._programs = folder / "bin"
-        for each in (folder, self._programs):
-            each.mkdir()
-        (folder / "operator").symlink_to(CHECKOUT / "operator")
-        self.has("kubectl", binary("kubectl", "TEST_KUBECTL"))
-
-    def has(self, name: str, program: str) -> None:
-        """Have this program under a name."""
-        (self._programs / name).symlink_to(program)
-
-    def begins(self, commands: str) -> subprocess.Popen[str]:
-        """Commands as they are pasted into a shell, but that the first one which fails is the last."""
-        environment = {
-            "PATH": f"{self._programs}:{os.environ.get('PATH', '')}",
-            "HOME": str(self.folder),
-            "KUBECONFIG": str(self.server.kubeconfig),
-        }
-        return subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", commands],
-            cwd=self.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def runs(self, commands: str) -> str:
-        """Output of commands that come to their end by themselves."""
-        return ended(self.begins(commands))
-
-
 @pytest.fixture
 def user(server: ApiServer, tmp_path: Path) -> User:
-    return User(server, tmp_path / "checkout")
-
-
-def ended(process: subprocess.Popen[str]) -> str:
-    """Output of a shell that has done all it was told."""
-    output, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, output
-    return output
+    return User(server, tmp_path / "checkout", "operator")
 
 
 def operates(server: ApiServer, process: subprocess.Popen[str]) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from ..problems import Severity, number_of
+from ..run.changes import DUE
 from .backups import age
 from .layout import columns, cut, duration, labelled, table, wrapped
 from .report import ComponentStatus, MemberStatus, Observation, etcd_version, missing, status, warnings
@@ -85,7 +86,9 @@ def _check(about: About) -> list[str]:
     if not about.installed:
         lines += labelled("would install", f"Karmada {about.release} in {about.place}", 15)
     by_verb = _by_verb(about.changes)
-    for done, verb in _VERBS.items():
+    # Steps on hosts also start and stop units: beside other changes that goes without saying, alone it is all there is.
+    others = {done: DUE.get(done, "change") for done in by_verb}
+    for done, verb in (_VERBS if _VERBS.keys() & by_verb.keys() else others).items():
         if by_verb[done]:
             lines += labelled(f"would {verb}", _kinds(by_verb[done]), 15)
     return lines or labelled("would change", "nothing: everything is as the document says", 15)

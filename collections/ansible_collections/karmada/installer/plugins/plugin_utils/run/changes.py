@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 #: First word of a change as steps on hosts tell it → the form in reports; other steps tell theirs in it.
@@ -29,6 +29,8 @@ DONE = {
     "defragment": "defragmented",
     "disarm": "disarmed",
 }
+#: The other way round: the form in reports → what a check says that a run would do. Of two, the first one is general.
+DUE = {**{done: verb for verb, done in reversed(DONE.items())}, "deleted": "delete"}
 #: Kinds of things on hosts that are named in words, and their form in reports. Of others, paths are files.
 _KINDS = {"user": "User", "directory": "Directory", "unit": "Unit", "etcd": "Etcd", "member": "EtcdMember"}
 _RIGHTS = "set owner and mode of "
@@ -73,6 +75,11 @@ def of_step(result: Mapping[str, Any], host: str = "") -> list[StepChange]:
     members = [(str(each["name"]), str(change)) for each in _members(result) for change in each.get("changes") or ()]
     rest = Counter(told) - Counter(change for _, change in members)
     return [*(_of_object(change, name) for name, change in members), *map(_of_object, rest.elements())]
+
+
+def due(change: StepChange) -> str:
+    """Change that a check predicts, as what is still to be done: ``create Deployment karmada/prod-scheduler``."""
+    return str(replace(change, action=DUE.get(change.action, change.action)))
 
 
 def merged(changes: Iterable[StepChange]) -> list[StepChange]:

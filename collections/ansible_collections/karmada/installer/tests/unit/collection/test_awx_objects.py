@@ -173,8 +173,8 @@ def test_what_has_no_survey_is_told_which_of_several_control_planes_it_is_about(
     unasked = [each for each in templates.values() if not each["survey_enabled"]]
     assert [each["name"].rpartition(" ")[2] for each in unasked] == ["drift"]
     (workflow,) = objects["controller_workflows"]
-    for each in (*unasked, workflow):
-        assert each["extra_vars"] == chosen, each["name"]
+    assert unasked[0]["extra_vars"] == {**chosen, "karmada_fail_on_drift": True}
+    assert workflow["extra_vars"] == chosen
     found = workflow["simplified_workflow_nodes"]
     nodes = [each["unified_job_template"] for each in found if "unified_job_template" in each]
     for name in nodes:

@@ -125,7 +125,7 @@ def test_in_pods_a_run_that_finds_nothing_to_do_forks_for_little_that_it_then_sk
         "Bring hosts to that",
         "Say how those are now that have left",
         "Hosts that have left the document",
-        "Fail if a member is not as the document says",
+        "Fail if anything is not as the document says",
     ]
     assert len(steps) == 12
 

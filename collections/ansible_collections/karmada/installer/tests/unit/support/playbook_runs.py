@@ -43,7 +43,7 @@ BROKEN = [{"name": "m1", "problem": "it does not answer", "next": "mend it"}]
 LATE = [{"name": "m2", "problem": "it is not ready", "next": "wait"}]
 STAYS = [{"name": "m3", "problem": "it has not left", "next": "give it up"}]
 #: Arguments of the report, but the members that are broken.
-REPORT = {"step": "report", "selected": [], "form": "json", "backups": []}
+REPORT = {"step": "report", "selected": [], "form": "json", "fail_on_drift": False, "backups": []}
 #: Answer of who decides steps with members of etcd on hosts, if there is nothing to do.
 NO_STEP = {"changed": False, "step": "", "host": "", "member": "", "identity": "", "wait": True}
 RESULTS: dict[str, Any] = {

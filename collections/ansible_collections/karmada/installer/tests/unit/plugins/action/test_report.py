@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes import StepChange
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, document, state
 
@@ -25,12 +28,24 @@ def backup(name: str, deployment: str = "prod", **spec: Any) -> dict[str, Any]:
     return {**OBJECT, "metadata": metadata, "spec": {"deploymentRef": {"name": deployment}, **spec}}
 
 
-def perform(folder: Path | None, form: str, *, check: bool = False, now: datetime = NOW) -> dict[str, Any]:
+def perform(
+    folder: Path | None,
+    form: str,
+    *,
+    check: bool = False,
+    now: datetime = NOW,
+    changes: Sequence[StepChange] = (),
+    **more: Any,
+) -> dict[str, Any]:
     run = fake_run(document(), FakeCluster("host"), check=check)
+    if folder and changes:
+        run.place.handover = Handover(folder / "run")
+        run.handover.add_changes(changes)
     run.now = now
     run.connection = Connection(report_output=str(folder / "prod.report.json") if folder else None)
     action = object.__new__(report.ActionModule)
-    result: dict[str, Any] = action.perform(run, {"broken_members": [], "backups": [], "form": form})
+    told = {"broken_members": [], "backups": [], "form": form, "fail_on_drift": False, **more}
+    result: dict[str, Any] = action.perform(run, told)
     return result
 
 
@@ -59,6 +74,27 @@ def test_a_check_run_writes_no_page_and_names_none(tmp_path: Path) -> None:
     result = perform(tmp_path, "html", check=True)
     assert list(tmp_path.iterdir()) == []
     assert not any(".html" in line for line in result["summary"])
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("fail_on_drift", [True, False])
+@pytest.mark.parametrize("changes", [[StepChange("deleted", "Service", "karmada/prod-etcd")], []])
+def test_only_a_check_that_is_to_fail_by_it_fails_for_what_it_would_change(
+    changes: list[StepChange], tmp_path: Path, *, fail_on_drift: bool, check: bool
+) -> None:
+    result = perform(tmp_path, "json", check=check, changes=changes, fail_on_drift=fail_on_drift)
+    fails = bool(check and fail_on_drift and changes)
+    told = "without --check this run would make 1 change:\n  - delete Service karmada/prod-etcd\n"
+    assert (told in result["failure"]) is fails
+    assert (result["failure"] != "") is fails
+    assert len(result["status"]["changes"]) == len(changes), "the report has them in any case"
+
+
+def test_a_check_that_fails_for_a_member_as_well_says_both(tmp_path: Path) -> None:
+    broken = [{"name": "m1", "problem": "it does not answer", "next": "mend it"}]
+    made = [StepChange("created", "Secret", "karmada/prod-etcd")]
+    failure = perform(tmp_path, "json", check=True, changes=made, fail_on_drift=True, broken_members=broken)["failure"]
+    assert failure.index("m1: it does not answer") < failure.index("create Secret karmada/prod-etcd")
 
 
 @pytest.mark.parametrize(("form", "told"), [("pdf", "'pdf' is no form of a report"), ("html", "there is no file")])
@@ -100,5 +136,5 @@ def test_backups_are_told_of_the_objects_that_there_are(
     run.connection = Connection(object_uid="uid")
     run.__dict__["home"] = home
     action = object.__new__(report.ActionModule)
-    result = action.perform(run, {"broken_members": [], "backups": [], "form": "json"})
+    result = action.perform(run, {"broken_members": [], "backups": [], "form": "json", "fail_on_drift": False})
     assert [each["series"] for each in result["status"].get("backups", [])] == told

@@ -23,6 +23,7 @@ PLAYBOOK = """\
     - name: Fail unless a KarmadaDeployment was loaded
       karmada.installer.require_document:
         report: "{{ karmada_report | default('json') }}"
+        fail_on_drift: "{{ karmada_fail_on_drift | default(false) }}"
 
 - name: Use it
   hosts: karmada_control
@@ -110,6 +111,19 @@ def test_a_form_of_the_report_that_there_is_not_is_refused_at_once(site: Path) -
     said = message(play(site, "-i", "site.karmada.yml", "-e", "karmada_report=pdf"))
     assert "karmada_report: 'pdf' is no form of a report. json for the report as JSON" in said
     assert play(site, "-i", "site.karmada.yml", "-e", "karmada_report=html").returncode == 0
+
+
+def test_what_is_for_a_check_is_refused_at_once_where_there_is_none(site: Path) -> None:
+    asked = ("-i", "site.karmada.yml", "-e", "karmada_fail_on_drift=true")
+    said = message(play(site, *asked))
+    assert "karmada_fail_on_drift: it is for a check, and this run is none" in said
+    assert "Add --check" in said
+    assert play(site, *asked, "--check").returncode == 0
+
+
+@pytest.mark.parametrize("given", ["", "false"])
+def test_who_asks_for_nothing_of_a_check_is_refused_nothing(site: Path, given: str) -> None:
+    assert play(site, "-i", "site.karmada.yml", "-e", f"karmada_fail_on_drift={given}").returncode == 0
 
 
 def test_a_broken_document_fails_with_all_of_the_plugins_message(site: Path) -> None:

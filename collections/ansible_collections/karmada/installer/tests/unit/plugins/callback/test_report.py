@@ -307,7 +307,7 @@ def test_members_that_are_broken_are_told_by_the_report_alone(
     shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Clock(monkeypatch)
-    ours, last = callback.CallbackModule(), task("Fail if a member is not as the document says", "ansible.builtin.fail")
+    ours, last = callback.CallbackModule(), task("Fail if anything is not as the document says", "ansible.builtin.fail")
     last._role = SimpleNamespace(get_name=lambda: "karmada.installer.report")
     ours.v2_playbook_on_task_start(task("Look", "karmada.installer.report"), is_conditional=False)
     said.say_report(["Karmada control plane prod: Waiting", "  - member m1: it does not answer"])
@@ -317,7 +317,7 @@ def test_members_that_are_broken_are_told_by_the_report_alone(
     )
     ours.v2_playbook_on_stats(SimpleNamespace(processed={"karmada_control": 1}))
     assert shown == [
-        "failed    0.0 s  Fail if a member is not as the document says",
+        "failed    0.0 s  Fail if anything is not as the document says",
         "  1 of the members is not as the document says",
         "failed after 0.0 s",
         "",

@@ -297,7 +297,9 @@ def test_it_is_told_once_and_before_the_first_change(lock: dict[str, Any], monke
 def reported(run: Run) -> dict[str, Any]:
     """Result of the step that reports."""
     action: Any = report.ActionModule
-    found: dict[str, Any] = action.perform(None, run, {"broken_members": [], "form": "json", "backups": []})
+    found: dict[str, Any] = action.perform(
+        None, run, {"broken_members": [], "form": "json", "fail_on_drift": False, "backups": []}
+    )
     return found
 
 

@@ -148,6 +148,10 @@ def test_a_check_tells_what_would_be_and_names_no_file() -> None:
     assert "would create   Deployment karmada/prod-scheduler\nwould change   Secret karmada/prod-etcd\n" in later
     assert "members      1 of 1 ready" in later
     assert "would change   nothing" in block.text(WORKING, replace(ABOUT, check=True, changes=[]))
+    stopped = ["started Unit karmada-prod-apiserver.service (cp1)", "began Restore prod"]
+    assert "\nwould start    Unit karmada-prod-apiserver.service (cp1)\nwould change   Restore prod\n" in block.text(
+        WORKING, replace(ABOUT, check=True, changes=stopped)
+    ), "what is no change of a thing is told where there is nothing else"
     for text in (later, block.text(NOTHING, first)):
         assert "unknown" not in text
         assert ".kubeconfig" not in text
