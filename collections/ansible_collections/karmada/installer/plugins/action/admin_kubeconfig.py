@@ -9,6 +9,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import admin_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import manager
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -21,6 +22,8 @@ class ActionModule(KarmadaAction):
         """Apply the Secret, for programs in the host cluster, and write the file, for the user."""
         changes = run.apply_to_host_cluster("admin kubeconfig", lambda: [admin_kubeconfig.secret(run)])
         if (beside := admin_kubeconfig.beside_object(run)) is not None:
+            if away := manager.not_at_home(run):
+                raise ProblemsError(away)
             changes += apply_all(manager.home(run), [beside], check=run.check)
         found = changed_result(changes, secret=f"{run.namespace}/{run.instance.object_name('admin-config')}")
         if run.connection.kubeconfig_output:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,8 +13,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import private_f
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.inventory_source import short
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember, listing
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import (
     artifact,
     block,
@@ -26,6 +28,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_h
     observe_etcd_on_hosts,
     observe_hosts,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import manager
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import say_report
@@ -44,6 +47,13 @@ def _observe(run: Run) -> report.Observation:
     if KARMADA_APISERVER.is_on_hosts(run.spec):
         return observe_hosts(run)
     return observe_etcd_on_hosts(run) if ETCD.is_on_hosts(run.spec) else observe(run)
+
+
+def _tell_of_another_cluster(run: Run) -> None:
+    """Tell that the object of this run is not where its kubeconfig leads, so that nothing of it is found there."""
+    with suppress(ApiError, ProblemsError):
+        for each in manager.not_at_home(run):
+            run.tell(replace(each, severity=Severity.WARNING))
 
 
 def _about(run: Run, observed: report.Observation, made: list[str]) -> block.About:
@@ -89,6 +99,7 @@ class ActionModule(KarmadaAction):
         wrong = forms.problem(arguments["form"], run.connection.report_output)
         if wrong:
             raise ProblemsError(wrong)
+        _tell_of_another_cluster(run)
         broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
         observed = replace(_observe(run), broken_members=broken, changes=run.handover.changes, check=run.check)
         names = series.names(run, arguments["backups"])

@@ -22,6 +22,13 @@ from awx_runner import Awx, Done, stored
 
 #: Namespace of a control plane whose installation somebody approves.
 APPROVED = "karmada-approved"
+NODE = {
+    "metadata": {"name": "node-a"},
+    "status": {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
+    },
+}
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/{NAMESPACE}/karmadadeployments"
 #: A template in a document makes it, if it is ever taken for one.
 CANARY = Path("/tmp/karmada-installer-was-here-awx")
@@ -271,11 +278,7 @@ def approved(awx: Awx, server: ApiServer) -> Iterator[str]:
     """Path of an object without members, in a cluster that can take a control plane, and a source that names it."""
     path = f"/apis/{manifest.API_VERSION}/namespaces/{APPROVED}/karmadadeployments"
     server.request("POST", "/api/v1/namespaces", {"metadata": {"name": APPROVED}})
-    ready = {
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
-    }
-    server.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-a"}, "status": ready})
+    server.request("POST", "/api/v1/nodes", NODE)
     found = {"apiVersion": manifest.API_VERSION, "kind": manifest.KIND, "metadata": {"name": "prod"}}
     # Its CRDs would have to be fetched.
     status, made = server.request("POST", path, {**found, "spec": {"installCRD": False}})
@@ -284,6 +287,28 @@ def approved(awx: Awx, server: ApiServer) -> Iterator[str]:
     (awx.project / "sites/approved.karmada.yml").write_text(yaml.safe_dump(source), encoding="utf-8")
     yield f"{path}/prod"
     server.request("DELETE", "/api/v1/nodes/node-a")
+
+
+@pytest.mark.usefixtures("approved")
+def test_a_job_whose_credential_leads_to_another_cluster_than_at_the_update_installs_nothing_there(
+    awx: Awx, credential: Credential, tmp_path: Path
+) -> None:
+    """One that could take the control plane, and of which nothing else says that it is not the right one."""
+    done, exported = awx.update("sites/approved.karmada.yml", credential)
+    assert done.rc == 0, done.output
+    with running_api_server(tmp_path) as another:
+        another.request("POST", "/api/v1/namespaces", {"metadata": {"name": APPROVED}})
+        another.request("POST", "/api/v1/nodes", NODE)
+        refused = awx.job("playbooks/install.yml", stored(exported), kubeconfig(another.kubeconfig_for_secret()))
+        assert refused.rc == 2, refused.output
+        said = " ".join(refused.output.split())
+        assert f"KarmadaDeployment {APPROVED}/prod, from which the inventory was made" in said
+        assert f"host cluster at {another.url}" in said
+        assert "give the job template and the inventory source the same credential" in said
+        assert "nothing was changed" in said
+        for kind in ("/api/v1/namespaces/{}/secrets", "/apis/coordination.k8s.io/v1/namespaces/{}/leases"):
+            status, found = another.request("GET", kind.format(APPROVED))
+            assert (status, found["items"]) == (200, [])
 
 
 def test_what_was_not_approved_is_not_installed(

@@ -110,7 +110,7 @@ def findings(
 
 def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = (), host_cluster: str = "") -> list[Problem]:
     """Problems that would stop an uninstall; its members are checked later, one by one."""
-    look = partial(_uninstall_access, run, host_cluster) if run.place.in_pods else partial(_managed, run)
+    look = partial(_uninstall_access if run.place.in_pods else _place_access, run, host_cluster)
     access = collected(look)
     if run.place.in_pods and (access or not run.hosts):
         return access
@@ -121,6 +121,9 @@ def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = (), host_clust
 
 def _uninstall_access(run: Run, host_cluster: str) -> Iterable[Problem]:
     run.host_cluster.version(retry_seconds=5)
+    if away := manager.not_at_home(run):
+        yield from away
+        return
     yield from account_rights.told(run.host_cluster.can_i(account_rights.in_namespace(run.namespace)))
     # Reading the state may raise as well.
     state = run.stored_state
@@ -148,12 +151,14 @@ def _version(run: Run) -> Iterable[Problem]:
 
 def _place_access(run: Run, host_cluster: str) -> Iterable[Problem]:
     """Problems that make the place unusable, such as another host cluster. Plain hosts are checked one by one."""
-    lacking: list[Problem] = []
     if run.place.in_pods:
         run.host_cluster.version(retry_seconds=5)
-        lacking += account_rights.problems(run)
+        # What the account may not do in a cluster that is not meant is no right to grant.
+        lacking = list(manager.not_at_home(run)) or list(account_rights.problems(run))
         # Without rights, the state that may name the cluster cannot be read either.
         lacking = lacking or list(host_cluster_identity.problems(run, host_cluster))
+    else:
+        lacking = list(manager.not_at_home(run))
     # What another one manages is no concern of this run, whatever else is wrong there.
     yield from lacking or _managed(run)
 

@@ -5,6 +5,9 @@ An instance is managed by the KarmadaDeployment object from which its last run s
 records it when the journal opens. A run from a file is refused as long as that object exists and is not paused, and a
 run from another object as long as it exists. Preflight asks first. The journal asks again under the lock, because two
 runs may have passed preflight side by side.
+
+Before that, the object of a run has to be in the cluster that its kubeconfig leads to: an inventory that was stored may
+be used with another credential than it was made with, and the control plane would be made where nobody asked for it.
 """
 
 from __future__ import annotations
@@ -45,11 +48,47 @@ def is_new(run: Run, state: State) -> bool:
 
 
 def recorded(run: Run, state: State) -> Manager:
-    """Manager to record when this run opens the journal. Raises ProblemsError if another one manages the instance."""
+    """Manager to record when this run opens the journal.
+
+    Raises ProblemsError if another one manages the instance, or if this run's own object is not at home.
+    """
+    if away := not_at_home(run):
+        raise ProblemsError(away)
     found = verdict(run, state)
     if found.problems:
         raise ProblemsError(found.problems)
     return found.manager
+
+
+def not_at_home(run: Run) -> tuple[Problem, ...]:
+    """Problem if the object of this run is not in the cluster where it is looked for, or has another UID there.
+
+    None for a run from a file, and for an account that may not read the object, which no installation needs to. Raises
+    ApiError if the cluster does not answer.
+    """
+    uid, metadata = run.connection.object_uid, run.deployment["metadata"]
+    if uid is None:
+        return ()
+    namespace, name, place = metadata["namespace"], metadata["name"], home(run)
+    try:
+        live = place.with_patience(retry_seconds=PATIENCE).get(API_VERSION, KIND, name, namespace)
+    except Forbidden:
+        return ()
+    found = live["metadata"]["uid"] if live else ""
+    if found == uid:
+        return ()
+    made = f"from which the inventory was made ({uid})"
+    return (
+        Problem(
+            what=f"{KIND} {namespace}/{name} is another object there ({found}) than the one {made}"
+            if live
+            else f"{KIND} {namespace}/{name}, {made}, is not there",
+            where=f"{place.name} at {place.access.server}",
+            remedy="Use the kubeconfig with which the inventory was made. In AWX, give the job template and the "
+            "inventory source the same credential. If the object was deleted or made anew since, update the inventory.",
+            reason=Reason.DOCUMENT_CHANGED if live else Reason.DOCUMENT_NOT_FOUND,
+        ),
+    )
 
 
 def verdict(run: Run, state: State | None) -> Verdict:

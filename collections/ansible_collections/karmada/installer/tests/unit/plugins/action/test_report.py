@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action import report
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import LastBackup
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes import StepChange
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
@@ -138,3 +139,20 @@ def test_backups_are_told_of_the_objects_that_there_are(
     action = object.__new__(report.ActionModule)
     result = action.perform(run, {"broken_members": [], "backups": [], "form": "json", "fail_on_drift": False})
     assert [each["series"] for each in result["status"].get("backups", [])] == told
+
+
+@pytest.mark.parametrize("home", ["without the object", "with the object", "silent"])
+def test_a_report_from_a_cluster_that_does_not_have_the_object_says_so(home: str) -> None:
+    """It tells that nothing is installed there, and this is why. It is made all the same."""
+    metadata = {"name": "prod", "namespace": "karmada", "uid": "uid"}
+    found = {"apiVersion": manifest.API_VERSION, "kind": manifest.KIND, "metadata": metadata}
+    run = fake_run(document({"hostCluster": {"secretRef": {"name": "far"}}}), FakeCluster("host"))
+    run.connection = Connection(object_uid="uid")
+    there = FakeCluster("home", *([found] if home == "with the object" else []))
+    there.dead = home == "silent"
+    run.__dict__["home"] = there
+    action = object.__new__(report.ActionModule)
+    made = action.perform(run, {"broken_members": [], "backups": [], "form": "json", "fail_on_drift": False})
+    assert made["status"]["phase"] == "Preflight"
+    told = [(each.severity, each.reason) for each in run.told]
+    assert told == ([(Severity.WARNING, Reason.DOCUMENT_NOT_FOUND)] if home == "without the object" else [])
