@@ -229,6 +229,7 @@ test-full: export LEADER_MOMENTS ?= 0
 test-full: export RESTORE_MOMENTS ?= 1
 test-full: export UNINSTALL_VARIANTS ?= all
 test-full: export MANY ?= 8
+test-full: export MOVES ?= all
 test-full: needs-go lab programs ## the same with every scenario; goes on where it was stopped
 	+@$(call run_in_lanes,$(SCENARIOS_FULL),yes)
 	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS_FULL)

@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from evidence.capabilities import CAPABILITIES
+from evidence.choices import choices_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = "collections/ansible_collections/karmada/installer/tests/contract"
@@ -18,7 +20,8 @@ PROGRAM = """#!/usr/bin/env bash
 words="$*"
 case "$words" in "python tools/evidence run "*)
   part=${words#python tools/evidence run }; part=${part#--go-on }; part=${part%% *}
-  mkdir -p running begun; touch "running/$part"; echo "$(ls running | wc -l) $words" >>log; touch "begun/$part"
+  mkdir -p running begun; env -0 >"environment-$part"
+  touch "running/$part"; echo "$(ls running | wc -l) $words" >>log; touch "begun/$part"
   case "$part" in a|contract|unit)
     for _ in $(seq 600); do [ -e begun/a ] && [ -e begun/contract ] && [ -e begun/unit ] && break; sleep 0.1; done ;;
   esac
@@ -97,6 +100,22 @@ def test_the_whole_goes_on_where_it_was_stopped(checkout):
 def test_a_part_that_fails_stops_no_other(checkout):
     assert make(checkout, "test", fails="evidence run b ") != 0
     assert len(told(checkout, "python tools/evidence run")) == 5
+def test_the_whole_shows_every_part_that_a_capability_names(checkout):
+    assert make(checkout, "test-full") == 0
+    environment = dict(
+        line.split("=", 1) for line in (checkout / "environment-a").read_text().split("\0") if "=" in line
+    )
+    shown = {
+        name: choices_of(ROOT, name.partition(":")[0]) for area in CAPABILITIES for each in area.capabilities
+        for name in each.shown_by
+    }  # fmt: skip
+    assert sum(bool(each.parts) for each in shown.values()) > 10
+    lacking = [
+        name for name, each in shown.items() if not each.shows(each.settings(environment), name.partition(":")[2])
+    ]
+    assert lacking == []
+
+
     assert told(checkout, "python tools/evidence failed") == ["python tools/evidence failed lint unit contract a b"]
 
 
