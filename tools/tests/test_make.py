@@ -75,6 +75,9 @@ def test_all_parts_run_three_at_a_time_and_linters_when_one_has_ended(checkout):
     [passed] = told(checkout, "python tools/evidence passed")
     assert passed.split()[4:] == ["lint", "unit", "contract", "a", "b"]
     assert passed.split()[3].startswith("--since=20")
+    # From before the lab and the programs are made, and of what has passed only.
+    [total] = told(checkout, "python tools/evidence total")
+    assert total.split()[3:] == [passed.split()[3], "test", "lint", "unit", "contract", "a", "b"]
 
 
 def test_what_the_environment_says_narrows_nothing(checkout):
@@ -97,9 +100,6 @@ def test_the_whole_goes_on_where_it_was_stopped(checkout):
     assert told(checkout, "python tools/evidence passed") == ["python tools/evidence passed lint unit contract a b"]
 
 
-def test_a_part_that_fails_stops_no_other(checkout):
-    assert make(checkout, "test", fails="evidence run b ") != 0
-    assert len(told(checkout, "python tools/evidence run")) == 5
 def test_the_whole_shows_every_part_that_a_capability_names(checkout):
     assert make(checkout, "test-full") == 0
     environment = dict(
@@ -116,8 +116,12 @@ def test_the_whole_shows_every_part_that_a_capability_names(checkout):
     assert lacking == []
 
 
+def test_a_part_that_fails_stops_no_other(checkout):
+    assert make(checkout, "test", fails="evidence run b ") != 0
+    assert len(told(checkout, "python tools/evidence run")) == 5
     assert told(checkout, "python tools/evidence failed") == ["python tools/evidence failed lint unit contract a b"]
 
 
 def test_what_has_no_record_has_not_passed(checkout):
     assert make(checkout, "test", fails="evidence passed") != 0
+    assert told(checkout, "python tools/evidence total") == []
