@@ -218,6 +218,7 @@ test: needs-go lab programs ## what continuous integration runs: lint, unit, con
 	+@$(call run_in_lanes,$(SCENARIOS),,$(CHECKS))
 	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS)
 	@$(IN_VENV) python tools/evidence passed --since=$(STARTED) $(CHECKS) $(SCENARIOS)
+	@$(IN_VENV) python tools/evidence total --since=$(STARTED) test $(CHECKS) $(SCENARIOS)
 
 .PHONY: test-full
 test-full: export KILLS ?= 20
@@ -234,11 +235,13 @@ test-full: export ETCD_MOMENTS ?= 1
 test-full: export LEADER_MOMENTS ?= 0
 test-full: export RESTORE_MOMENTS ?= 1
 test-full: export UNINSTALL_VARIANTS ?= all
+test-full: export MOVES ?= all
 test-full: export MANY ?= 8
 test-full: needs-go lab programs ## the same with every scenario and publishable; goes on where it was stopped
 	+@$(call run_in_lanes,$(SCENARIOS_FULL),yes,$(CHECKS_FULL))
 	@$(IN_VENV) python tools/evidence longest $(CHECKS_FULL) $(SCENARIOS_FULL)
 	@$(IN_VENV) python tools/evidence passed $(CHECKS_FULL) $(SCENARIOS_FULL)
+	@$(IN_VENV) python tools/evidence total --since=$(STARTED) test-full $(CHECKS_FULL) $(SCENARIOS_FULL)
 
 .PHONY: evidence
 evidence: ## writes docs/reference/capabilities.md: what has passed when, on which tree, by molecule/records/

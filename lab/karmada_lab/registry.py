@@ -25,9 +25,9 @@ from karmada_lab.state import Lab, MachineRecord, machine_records, write_text
 NAME = "registry"
 PORT, LOGIN_PORT = 5000, 5001
 HOST = f"{NAME}:{PORT}"
-"""What image references begin with, on every machine of the lab."""
+"""Beginning of image references, on every machine of the lab."""
 LOGIN_HOST = f"{NAME}:{LOGIN_PORT}"
-"""What references begin with that lead to the port which asks for a login."""
+"""Beginning of references that lead to the port which asks for a login."""
 
 _USER = "lab"
 _FOLDER = "/etc/docker/registry"

@@ -37,7 +37,7 @@ UNTIL_NEXT_SECONDS = 45.0
 
 
 class Unseen(Exception):  # noqa: N818 - what main() tells
-    """What was to be seen is not to be seen."""
+    """Something that was to be seen is not there."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Site:
 
     @cached_property
     def _metadata(self) -> dict[str, Any]:
-        """Of the first document; others may stand beside it."""
+        """Metadata of the first document; others may stand beside it."""
         found: dict[str, Any] = next(yaml.safe_load_all(self.document.read_text(encoding="utf-8")))["metadata"]
         return found
 

@@ -77,8 +77,8 @@ def cancel(site: Site, part: str, times: int, seed: str) -> None:
 
 @dataclass
 class Found:
-    """What was seen of cancels: the last job that was canceled and that no other has gone on from, how long the next
-    ones took to write, and the processes of all of them.
+    """Findings about cancels: the last job that was canceled and that no other has gone on from, how long the next ones
+    took to write, and the processes of all of them.
     """
 
     before: Ended | None = None
@@ -125,7 +125,7 @@ def _keep_waits(site: Site, part: str, times: int, waits: Sequence[Wait]) -> Non
 
 
 def together(site: Site) -> None:
-    """Of two jobs on one control plane only one writes at a time."""
+    """Two jobs on one control plane never write at a time."""
     since = audit.mark(site.audit_log)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(site.run, "install", awx=site.awx(bare=True))
@@ -224,7 +224,7 @@ class Wait:
 
 
 def _went_on(site: Site, before: Ended, done: Done, since: str, *, bare: bool) -> Wait:
-    """How long the next job took to write, which has waited for the lock of the one before."""
+    """Wait for the next job's first write, and for the lock of the one before."""
     first = site.first_write(since)
     if first is None:
         raise Unseen(f"job {done.number} has written nothing:\n{done.output[-3000:]}")

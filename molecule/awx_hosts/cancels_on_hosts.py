@@ -35,8 +35,8 @@ _CHANGES = frozenset({"runner_on_ok", "runner_item_on_ok"})
 
 @dataclass
 class Found:
-    """What was seen: the last job that was canceled, and whether another was ``refused`` since, seconds until the next
-    ones changed something, and the processes of all that were canceled.
+    """Findings about cancels: the last job that was canceled, and whether another was ``refused`` since, seconds until
+    the next ones changed something, and the processes of all that were canceled.
     """
 
     before: Ended | None = None

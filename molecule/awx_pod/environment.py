@@ -49,7 +49,7 @@ AT_MOST_MIB = 450
 
 @dataclass(frozen=True)
 class Wanted:
-    """What ansible-builder wants in the image, and the settings that it gives it."""
+    """Packages and files that ansible-builder wants in the image, and the settings that it gives it."""
 
     packages: Sequence[str]
     python: Sequence[str]

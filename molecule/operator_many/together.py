@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator did with many objects at once: the order of its runs, by its log, and the memory it took.
+"""Course of many objects at once in an operator: the order of its runs, by its log, and the memory it took.
 
     together.py order LOG --object NAMESPACE/NAME... --most RUNS --last NAMESPACE/NAME [--figures FILE]
                             each object had one run, which succeeded; never more than RUNS at once, and so many at some
@@ -65,7 +65,7 @@ def most_at_once(runs: Sequence[Run]) -> int:
 
 
 def broken(runs: Sequence[Run], objects: Sequence[str], most: int, last: str) -> Iterator[str]:
-    """What is otherwise than promised, a line each."""
+    """Promises that are not kept, a line each."""
     for each in objects:
         outcomes = [run.outcome for run in runs if run.object == each]
         if outcomes != ["succeeded"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an endpoint looks to its users, as JSON: look.py KUBECTL HOST_KUBECONFIG USERS_KUBECONFIG NAMESPACE INSTANCE
+"""Endpoint as its users see it, as JSON: look.py KUBECTL HOST_KUBECONFIG USERS_KUBECONFIG NAMESPACE INSTANCE
 
 address       where the user's kubeconfig leads
 usable        the same kubeconfig lists the members

@@ -30,7 +30,7 @@ from karmada_lab.state import Lab  # noqa: E402
 SUITE = "trixie"
 PACKAGES = ("ca-certificates", "python3", "python3-venv")
 VENV = Path("/opt/ansible")
-"""Where the virtual environment is for those inside: it is a folder of its own in the cache."""
+"""Path of the virtual environment for those inside: it is a folder of its own in the cache."""
 
 UNLOCKED = {"SYSTEMD_NSPAWN_LOCK": "0"}
 """Several may run at once: each sees an overlay of its own at the same path."""

@@ -38,7 +38,7 @@ TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Unexpected Exceptio
 
 @dataclass(frozen=True)
 class Place:
-    """What the cases are made of: a site folder with good Secrets, the programs, addresses at which nobody answers."""
+    """Material of the cases: a site folder with good Secrets, the programs, addresses at which nobody answers."""
 
     site: Path
     logs: Path

@@ -5,6 +5,7 @@
     python tools/evidence longest NAME...                    the ten that took longest, by their last records
     python tools/evidence failed NAME...                     those that failed when they ran last, and why
     python tools/evidence passed [--since TIME] NAME...      ends with 1 unless each has passed on this tree, since then
+    python tools/evidence total --since TIME TARGET NAME...  records how long this target of make took from TIME to now
     python tools/evidence render                             docs/reference/capabilities.md
 
 A part of a scenario that is asked for and not there is an error before anything runs. With --go-on, what has passed on
@@ -35,6 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 REASONS, REASON_LINES = 10, 6
 # Variables by which pytest runs less than it is told, or something else.
 OF_PYTEST = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+# Targets of make that are timed as a whole.
+TARGETS = ("test", "test-full")
 # Not by PYTHONPATH, which would reach the command that is run.
 sys.path[:0] = [str(ROOT / folder) for folder in ("tools", "lab", "collections")]
 
@@ -170,14 +173,45 @@ def passed(root: Path, names: Sequence[str], since: str, environment: Mapping[st
 
     The time is as in a record; '' for any.
     """
-    store, parts = Store(root / tree.RECORDS), tree.contents(root)
-    found = {
-        name: still_passed(
-            store.of(name), tree.digests(root, name, parts), choices_of(root, name).settings(environment), versions()
-        )
-        for name in names
-    }
+    found = _passes(root, tree.contents(root), {name: _settings(root, name, environment) for name in names})
     return [name for name, record in found.items() if record is None or record.began < since]
+
+
+def _settings(root: Path, name: str, environment: Mapping[str, str]) -> Mapping[str, str]:
+    return choices_of(root, name).settings(environment)
+
+
+def _passes(
+    root: Path, parts: Mapping[str, str], settings: Mapping[str, Mapping[str, str]]
+) -> dict[str, Record | None]:
+    """Name → its run that has passed with these settings on this tree, whose ``contents`` are handed in."""
+    store, now = Store(root / tree.RECORDS), versions()
+    return {
+        name: still_passed(store.of(name), tree.digests(root, name, parts), of_name, now)
+        for name, of_name in settings.items()
+    }
+
+
+def total(root: Path, target: str, names: Sequence[str], since: str, environment: Mapping[str, str]) -> str:
+    """Record how long a target of make that has passed took as a whole, and return a line about it for a screen.
+
+    ``since``, as in a record, is when it began. One that went on where it was stopped has no total: some of these
+    names have passed before then.
+    """
+    parts, of_names = tree.contents(root), {name: _settings(root, name, environment) for name in names}
+    begun = [each for each in _passes(root, parts, of_names).values() if each and each.began >= since]
+    if len(begun) < len(names):
+        return f"make {target}: {len(names) - len(begun)} of {len(names)} parts did not run now, so there is no total"
+    seconds = round((datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds(), 1)
+    new = Record(
+        name=target, passed=True, began=since, seconds=seconds, tree=tree.whole(parts), commit=tree.commit(root),
+        dirty=tree.edited(root, parts), parts=parts,
+        settings={key: text for settings in of_names.values() for key, text in settings.items()}, seed=None,
+        versions=versions(), machine=machine(),
+        figures={f"its {len(names)} parts together": f"{sum(each.seconds for each in begun):.0f} s"},
+    )  # fmt: skip
+    Store(root / tree.TOTALS).add(new)
+    return f"make {target}: {seconds:.0f} s from its beginning to its end"
 
 
 def _tests(file: Path, began: datetime) -> dict[str, str]:
@@ -232,7 +266,8 @@ def _render(root: Path) -> None:
     records = {name: store.of(name) for name in names}
     parts = tree.contents(root)
     now = {name: tree.digests(root, name, parts) for name in names}
-    text = page(CAPABILITIES, records, now, {name: choices_of(root, name) for name in names})
+    totals = [each for name in TARGETS for each in Store(root / tree.TOTALS).of(name)]
+    text = page(CAPABILITIES, records, now, {name: choices_of(root, name) for name in names}, totals)
     (root / tree.CAPABILITIES).write_text(text, encoding="utf-8")
     recorded = sum(bool(each) for each in records.values())
     say(f"{tree.CAPABILITIES}: {recorded} of {len(names)} scenarios and checks have a record")
@@ -251,6 +286,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one.add_argument("names", nargs="+")
     one = verbs.add_parser("passed")
     one.add_argument("--since", default="")
+    one.add_argument("names", nargs="+")
+    one = verbs.add_parser("total")
+    one.add_argument("--since", required=True)
+    one.add_argument("target", choices=TARGETS)
     one.add_argument("names", nargs="+")
     verbs.add_parser("render")
     options = parser.parse_args(arguments)
@@ -276,6 +315,9 @@ def _told(root: Path, options: argparse.Namespace) -> int:
         told = f"No pass of these on this tree{options.since and f' since {options.since}'}: {' '.join(lacking)}"
         say(told if lacking else f"Everything passed: {' '.join(options.names)}.")
         return 1 if lacking else 0
+    if options.verb == "total":
+        say(total(root, options.target, options.names, options.since, os.environ))
+        return 0
     store = Store(root / tree.RECORDS)
     last = [max(found, key=lambda each: each.began) for name in options.names if (found := store.of(name))]
     say("\n".join(["What took longest:", *longest(last)]))

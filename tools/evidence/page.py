@@ -42,6 +42,12 @@ watched it; and how many tests a level of them has.
 
 {figures}
 
+## How long it took as a whole
+
+From the beginning to the end of a target of `make`, whose parts run three at a time.
+
+{totals}
+
 ## Where
 
 {machines}
@@ -55,15 +61,18 @@ def page(
     records: Mapping[str, Sequence[Record]],
     now: Mapping[str, Mapping[str, str]],
     choices: Mapping[str, Choices],
+    totals: Iterable[Record] = (),
 ) -> str:
     """docs/reference/capabilities.md.
 
     ``now``: name of a scenario or check → part → digest of its present content. ``choices``: by the same names.
+    ``totals``: runs of whole targets of make.
     """
     return PAGE.format(
         areas="\n\n".join("\n".join(_area(each, records, now, choices)) for each in areas),
         runs="\n".join(_runs(records)),
         figures="\n".join(_figures(records)),
+        totals="\n".join(_totals(totals)),
         machines="\n".join(_machines(records)),
     )
 
@@ -111,12 +120,7 @@ def _runs(records: Mapping[str, Sequence[Record]]) -> Iterator[str]:
     for name, found in records.items():
         passes = [each for each in found if each.passed]
         for each in passes:
-            settings = " ".join(f"{key}={value}" for key, value in sorted(each.settings.items()))
-            yield _row(
-                f"`{name}`", each.began.replace("T", " ").removesuffix("Z"), f"`{each.tree}`",
-                each.commit + (" with changes" if each.dirty else ""), f"{each.seconds:.0f}",
-                f"`{settings}`" if settings else "", "" if each.seed is None else str(each.seed),
-            )  # fmt: skip
+            yield _row(f"`{name}`", *_cells(each), "" if each.seed is None else str(each.seed))
         if not passes:
             yield _row(f"`{name}`", _NEVER, "", "", "", "", "")
 
@@ -128,6 +132,23 @@ def _figures(records: Mapping[str, Sequence[Record]]) -> Iterator[str]:
         last = newest_pass(found)
         for step, figure in (last.figures if last else {}).items():
             yield _row(f"`{name}`", step, figure)
+
+
+def _totals(totals: Iterable[Record]) -> Iterator[str]:
+    yield "| target | passed (UTC) | tree | commit | s | settings | beside it |"
+    yield "|---|---|---|---|--:|---|---|"
+    for each in totals:
+        beside = [f"{what}: {figure}" for what, figure in each.figures.items()]
+        yield _row(f"`make {each.name}`", *_cells(each), ", ".join([*beside, f"{each.machine['cores']} cores"]))
+
+
+def _cells(run: Record) -> tuple[str, str, str, str, str]:
+    """Cells of a run: when, tree, commit, seconds, settings."""
+    settings = " ".join(f"{key}={value}" for key, value in sorted(run.settings.items()))
+    return (
+        run.began.replace("T", " ").removesuffix("Z"), f"`{run.tree}`",
+        run.commit + (" with changes" if run.dirty else ""), f"{run.seconds:.0f}", f"`{settings}`" if settings else "",
+    )  # fmt: skip
 
 
 def _machines(records: Mapping[str, Sequence[Record]]) -> Iterator[str]:

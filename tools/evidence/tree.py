@@ -16,9 +16,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 CHECKS = ("lint", "unit", "contract", "publishable")
-"""What is recorded beside scenarios."""
+"""Checks that are recorded beside scenarios."""
 
 RECORDS = "molecule/records"
+TOTALS = f"{RECORDS}/targets"
+"""Folder for records of whole targets of make."""
+
 CAPABILITIES = "docs/reference/capabilities.md"
 
 _COLLECTION = "collections/ansible_collections/karmada/installer/"

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 from evidence import __main__ as program
@@ -272,6 +273,35 @@ def test_passed_is_what_has_a_record_of_this_tree_and_time(checkout):
     assert lacking() == ["three"]
     (checkout / "molecule/one/tasks/main.yml").write_text("other\n")
     assert lacking() == ["one", "three"]
+
+
+def test_a_target_has_a_total_when_all_of_it_ran_since_it_began(checkout):
+    began = "2026-01-02T03:04:05Z"
+
+    def told(since=began, **environment):
+        return program.total(checkout, "test", ["one", "three"], since, environment)
+
+    def totals():
+        return Store(checkout / tree.TOTALS).of("test")
+
+    assert run(checkout, "true", KILLS="20") == 0
+    assert "1 of 2 parts did not run now" in told(KILLS="20")
+    assert run(checkout, "true", name="three") == 0
+    assert "2 of 2 parts did not run now" in told("9999-01-01T00:00:00Z", KILLS="20")
+    assert totals() == []
+    since_then = (datetime.now(UTC) - datetime.fromisoformat(began)).total_seconds()
+    said = told(KILLS="20")
+    [found] = totals()
+    assert said == f"make test: {found.seconds:.0f} s from its beginning to its end"
+    # From the time that it was given, so all else that the target did is in it.
+    assert found.seconds >= round(since_then, 1)
+    assert (found.began, found.settings, found.passed) == (began, {"KILLS": "20"}, True)
+    assert found.tree == tree.whole(tree.contents(checkout))
+    spent = sum(each.seconds for name in ("one", "three") for each in records(checkout, name))
+    assert found.figures == {"its 2 parts together": f"{spent:.0f} s"}
+    # A total is part of no tree: what has passed has still passed.
+    assert program.passed(checkout, ["one", "three"], "", {"KILLS": "20"}) == []
+    assert not tree.edited(checkout, tree.contents(checkout))
 
 
 def test_a_failed_run_is_recorded_and_run_again(checkout):

@@ -188,6 +188,15 @@ def test_parts_of_a_scenario_are_those_that_it_can_run(all_choices):
     assert all_choices["hosts_move"].by_default == ("host",)
 
 
+def test_totals_of_targets_are_told():
+    found = replace(at(1, settings={"KILLS": "20"}), name="test", figures={"its 2 parts together": "90 s"})
+    text = page((), {}, {}, {}, [found])
+    assert (
+        "| `make test` | 2026-01-01 00:00:00 | `0123456789ab` | abcdef0123 | 61 | `KILLS=20` "
+        "| its 2 parts together: 90 s, 2 cores |"
+    ) in text
+
+
 def test_settings_seed_and_edits_are_told():
     found = at(1, settings={"KILLS": "20"}, seed=7, dirty=True)
     text = page((), {"demo": [found]}, NOW, {})

@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from evidence.capabilities import CAPABILITIES
+from evidence.choices import choices_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = "collections/ansible_collections/karmada/installer/tests/contract"
@@ -18,7 +20,8 @@ PROGRAM = """#!/usr/bin/env bash
 words="$*"
 case "$words" in "python tools/evidence run "*)
   part=${words#python tools/evidence run }; part=${part#--go-on }; part=${part%% *}
-  mkdir -p running begun; touch "running/$part"; echo "$(ls running | wc -l) $words" >>log; touch "begun/$part"
+  mkdir -p running begun; env -0 >"environment-$part"
+  touch "running/$part"; echo "$(ls running | wc -l) $words" >>log; touch "begun/$part"
   case "$part" in a|contract|unit)
     for _ in $(seq 600); do [ -e begun/a ] && [ -e begun/contract ] && [ -e begun/unit ] && break; sleep 0.1; done ;;
   esac
@@ -73,6 +76,9 @@ def test_all_parts_run_three_at_a_time_and_linters_when_one_has_ended(checkout):
     [passed] = told(checkout, "python tools/evidence passed")
     assert passed.split()[4:] == ["lint", "unit", "contract", "a", "b"]
     assert passed.split()[3].startswith("--since=20")
+    # From before the lab and the programs are made, and of what has passed only.
+    [total] = told(checkout, "python tools/evidence total")
+    assert total.split()[3:] == [passed.split()[3], "test", "lint", "unit", "contract", "a", "b"]
 
 
 def test_what_the_environment_says_narrows_nothing(checkout):
@@ -122,6 +128,22 @@ def test_what_galaxy_refuses_fails_the_whole(checkout):
     assert "publishable" in failed.split()
 
 
+def test_the_whole_shows_every_part_that_a_capability_names(checkout):
+    assert make(checkout, "test-full") == 0
+    environment = dict(
+        line.split("=", 1) for line in (checkout / "environment-a").read_text().split("\0") if "=" in line
+    )
+    shown = {
+        name: choices_of(ROOT, name.partition(":")[0]) for area in CAPABILITIES for each in area.capabilities
+        for name in each.shown_by
+    }  # fmt: skip
+    assert sum(bool(each.parts) for each in shown.values()) > 10
+    lacking = [
+        name for name, each in shown.items() if not each.shows(each.settings(environment), name.partition(":")[2])
+    ]
+    assert lacking == []
+
+
 def test_a_part_that_fails_stops_no_other(checkout):
     assert make(checkout, "test", fails="evidence run b ") != 0
     assert len(told(checkout, "python tools/evidence run")) == 5
@@ -130,3 +152,4 @@ def test_a_part_that_fails_stops_no_other(checkout):
 
 def test_what_has_no_record_has_not_passed(checkout):
     assert make(checkout, "test", fails="evidence passed") != 0
+    assert told(checkout, "python tools/evidence total") == []

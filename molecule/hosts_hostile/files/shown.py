@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether outputs and records are text that a terminal shows and does not obey: shown.py FILE...
+"""Judges whether outputs and records are text that a terminal shows and does not obey: shown.py FILE...
 
 Tabs and ends of lines are the only control characters in it, and nothing turns the direction of writing. Exit code 1:
 something else is there, named by file and line.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import KINDS, StubApi
 from karmada_operator import reconcile, status_writer
 
@@ -26,7 +27,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
 
 @pytest.fixture
 def cluster(api: StubApi) -> Iterator[Cluster]:
-    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="stub") as found:
+    with cluster_of(api.kubeconfig(), name="stub") as found:
         found.retry_seconds = 0.5
         yield found
 

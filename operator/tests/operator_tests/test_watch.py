@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from karmada_operator import watch, wishes
@@ -34,7 +34,7 @@ def api() -> Iterator[StubApi]:
 @contextmanager
 def watching(api: StubApi, **options: Any) -> Iterator[tuple[Watcher[Seen], queue.Queue[Key]]]:
     changed: queue.Queue[Key] = queue.Queue()
-    cluster = Cluster.from_kubeconfig_dict(api.kubeconfig(), name="stub")
+    cluster = cluster_of(api.kubeconfig(), name="stub")
     cluster.retry_seconds = 0.2
     watcher = Watcher(cluster, GROUP, "Widget", lambda obj: seen_of(obj, FINALIZER), changed.put, **options)
     watcher.start()

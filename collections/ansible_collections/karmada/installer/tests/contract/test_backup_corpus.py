@@ -17,9 +17,10 @@ from ansible_collections.karmada.installer.tests.unit.support.schema_judge impor
     assert_refused_alike,
     assert_taken,
     judging,
+    plural_of,
 )
 
-OBJECTS = f"/apis/{API_VERSION}/namespaces/{{}}/{backups.PLURAL}"
+OBJECTS = f"/apis/{API_VERSION}/namespaces/{{}}/{plural_of(backups.BACKUP)}"
 GOOD, BAD = corpus_files.good(corpus_files.BACKUPS), corpus_files.bad(corpus_files.BACKUPS)
 #: A status with every field, as a run tells it.
 STATUS = {

@@ -29,6 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import wait_until
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 from faulty_proxy import Faults, FaultyProxy, upstream_of
@@ -64,7 +65,7 @@ def through(api_server: Any, faults: Faults, seed: int) -> Iterator[tuple[Cluste
     kubeconfig = yaml.safe_load(api_server.kubeconfig.read_text())
     with (
         FaultyProxy(upstream_of(kubeconfig), faults, seed).running() as proxy,
-        Cluster.from_kubeconfig_dict(proxy.kubeconfig(), name="host cluster") as cluster,
+        cluster_of(proxy.kubeconfig(), name="host cluster") as cluster,
     ):
         yield cluster, proxy
 
@@ -236,7 +237,7 @@ def test_the_proxy_is_nobody_elses_door(api_server: Any, seed: int) -> None:
         config = proxy.kubeconfig()
         config["users"][0]["user"]["token"] = "another"
         with (
-            Cluster.from_kubeconfig_dict(config, name="stranger") as stranger,
+            cluster_of(config, name="stranger") as stranger,
             pytest.raises(ApiError, match="does not accept our certificate or token"),
         ):
             stranger.get_raw("/version")

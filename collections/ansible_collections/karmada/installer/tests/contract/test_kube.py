@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.transport i
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import wait_until
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
@@ -301,7 +302,7 @@ def test_access_is_reviewed_for_who_we_are(api_server: Any, cluster: Cluster, na
     assert cluster.counts["review"] == 1, "an administrator is asked about everything at once"
     config = yaml.safe_load(api_server.kubeconfig.read_text())
     config["users"][0]["user"]["as"] = "nobody"
-    with Cluster.from_kubeconfig_dict(config, name="host cluster") as other:
+    with cluster_of(config, name="host cluster") as other:
         assert len(other.can_i(wanted)) == 2
         with pytest.raises(api_errors.Forbidden, match='User "nobody" cannot'):
             other.list("v1", "Pod", namespace)

@@ -18,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import r
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling as member_scheduling
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
 from ansible_collections.karmada.installer.tests.contract.conftest import binary, free_ports, started, wait_until
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 
 REGISTRATION = registration.Registration("id-1", "https://192.0.2.1:6443")
 OURS = {"key": "example.com/reserved", "value": "batch", "effect": "NoSchedule"}
@@ -48,7 +49,7 @@ def control_plane(api_server: Any, tmp_path_factory: pytest.TempPathFactory) -> 
                 f"--tls-private-key-file={api_server.directory / 'server.key'}",
             ],
         )
-        found = processes.enter_context(Cluster.from_kubeconfig_dict(config, name="control plane"))
+        found = processes.enter_context(cluster_of(config, name="control plane"))
 
         def answers() -> bool:
             try:

@@ -19,7 +19,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.object_
 from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer, running_api_server
 from ansible_collections.karmada.installer.tests.contract.test_operator import CRDS, SAMPLE, Site, operator
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from ansible_collections.karmada.installer.tests.unit.support.schema_judge import plural_of
 
+BACKUPS, RESTORES = plural_of(backups.BACKUP), plural_of(restores.RESTORE)
 BACKUP = "prod-20261125t020000z-1f3a9c"
 RECIPIENT = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
 _HEAD = "- name: P\n  hosts: karmada_control\n  gather_facts: false\n  tasks:\n"
@@ -104,11 +106,11 @@ print(json.dumps({"failed": True, "msg": msg, "reason": reason, "phase": "Instal
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with running_api_server(tmp_path_factory.mktemp("operator")) as found:
-        for plural in ("karmadadeployments", backups.PLURAL, restores.PLURAL):
-            definition = yaml.safe_load((SCHEMAS / f"{plural}.yaml").read_text(encoding="utf-8"))
+        for word in ("karmadadeployments", BACKUPS, RESTORES):
+            definition = yaml.safe_load((SCHEMAS / f"{word}.yaml").read_text(encoding="utf-8"))
             assert found.request("POST", CRDS, definition)[0] == 201
-            path = f"/apis/{manifest.API_VERSION}/{plural}"
-            until(lambda path=path: found.request("GET", path)[0] == 200, plural)  # type: ignore[misc]
+            path = f"/apis/{manifest.API_VERSION}/{word}"
+            until(lambda path=path: found.request("GET", path)[0] == 200, word)  # type: ignore[misc]
         yield found
 
 
@@ -175,24 +177,24 @@ def test_from_a_backup_to_a_restore_and_its_release(place: Place) -> None:
         place.create()
         until(lambda: place.condition("Ready")["status"] == "True", "a control plane")
         target = {"s3": {"bucket": "backups", "secretRef": {"name": "store"}}}
-        place.make(backups.KIND, backups.PLURAL, "hourly", {"recipients": [RECIPIENT], "target": target})
-        backup = lambda: place.status(backups.PLURAL, "hourly")  # noqa: E731 - read at each look
+        place.make(backups.KIND, BACKUPS, "hourly", {"recipients": [RECIPIENT], "target": target})
+        backup = lambda: place.status(BACKUPS, "hourly")  # noqa: E731 - read at each look
         until(lambda: condition(backup(), "BackupHealthy") == "True Recent", "a backup")
         assert place.lines("backups") == ["backups prod -"], "what is due is for the run to say"
         until(lambda: "nextTime" in backup(), "the next one")
         status = backup()
         assert (status["count"], status["newest"]["name"], status["lastRun"]["outcome"]) == (1, BACKUP, "succeeded")
-        place.change(backups.PLURAL, "hourly", {"metadata": {"annotations": {"installer.karmada.io/run-now": "now"}}})
+        place.change(BACKUPS, "hourly", {"metadata": {"annotations": {"installer.karmada.io/run-now": "now"}}})
         until(lambda: backup().get("requested") == "now", "one for a word")
         assert place.lines("backups")[1:] == ["backups prod hourly"]
         # A restore tells the loss, and changes nothing.
-        place.make(restores.KIND, restores.PLURAL, "back", {"backupRef": {"name": "hourly"}})
-        restore = lambda: place.status(restores.PLURAL, "back")  # noqa: E731 - as above
+        place.make(restores.KIND, RESTORES, "back", {"backupRef": {"name": "hourly"}})
+        restore = lambda: place.status(RESTORES, "back")  # noqa: E731 - as above
         until(lambda: restore().get("phase") == "AwaitsConfirmation", "the loss")
         assert condition(restore(), "Confirmed") == "False NotConfirmed"
         # Who leads is killed in the middle of it.
         (place.here / "confirmed").touch()
-        assert place.change(restores.PLURAL, "back", {"spec": {"confirm": BACKUP}})[0] == 200
+        assert place.change(RESTORES, "back", {"spec": {"confirm": BACKUP}})[0] == 200
         until(lambda: restore().get("phase") == "Restoring", "the restore")
         until(lambda: place.phase == "Quarantined", "the word of it")
         first.kill()
@@ -205,11 +207,11 @@ def test_from_a_backup_to_a_restore_and_its_release(place: Place) -> None:
         assert (drift["m1"]["older"], drift["m2"]["trouble"]) == (2, "away")
         until(lambda: place.condition("Progressing")["reason"] == "Quarantined", "an edit that waits")
         assert place.lines("installs") == ["installs prod -"]
-        assert place.change(restores.PLURAL, "back", {"spec": {"decision": "Release"}})[0] == 200
+        assert place.change(RESTORES, "back", {"spec": {"decision": "Release"}})[0] == 200
         until(lambda: condition(restore(), "Ready") == "True Released", "the release")
         assert place.lines("releases") == ["releases prod back"]
         until(lambda: len(place.lines("installs")) == 2, "the edit")
-        code, answer = place.change(restores.PLURAL, "back", {"spec": {"decision": "Undo"}})
+        code, answer = place.change(RESTORES, "back", {"spec": {"decision": "Undo"}})
         assert code == 422, answer
         assert "was carried out" in answer["message"]
         wanted = {"BackupTaken", "AwaitsConfirmation", "Quarantined", "Released"}
@@ -218,11 +220,11 @@ def test_from_a_backup_to_a_restore_and_its_release(place: Place) -> None:
 
 def test_parts_are_released_one_after_the_other_though_who_leads_is_killed(server: ApiServer, tmp_path: Path) -> None:
     place = Place(server, tmp_path, "parts")
-    restore = lambda: place.status(restores.PLURAL, "back")  # noqa: E731 - read at each look
+    restore = lambda: place.status(RESTORES, "back")  # noqa: E731 - read at each look
     waits = lambda: condition(restore(), "Progressing")  # noqa: E731 - as above
 
     def decide(**spec: Any) -> tuple[int, str]:
-        code, answer = place.change(restores.PLURAL, "back", {"spec": spec})
+        code, answer = place.change(RESTORES, "back", {"spec": spec})
         return code, str(answer.get("message", ""))
 
     one = {"clusters": ["m1"]}
@@ -232,7 +234,7 @@ def test_parts_are_released_one_after_the_other_though_who_leads_is_killed(serve
         place.create()
         until(lambda: place.condition("Ready")["status"] == "True", "a control plane")
         early = {"backupRef": {"name": "hourly"}, "confirm": BACKUP, "decision": "Release", "release": [one]}
-        place.make(restores.KIND, restores.PLURAL, "back", early)
+        place.make(restores.KIND, RESTORES, "back", early)
         until(lambda: waits() == "False DecidedTooEarly", "a decision of before the quarantine")
         assert len(restore()["earlierRelease"]) == 16
         assert place.lines("releases") == []

@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import erro
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.port_forward import cluster_behind
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 
@@ -38,7 +39,7 @@ def host_api(api_server: Any) -> Iterator[StubApi]:
 
 @pytest.fixture
 def host(host_api: StubApi) -> Iterator[Cluster]:
-    with Cluster.from_kubeconfig_dict(host_api.kubeconfig(), name="host cluster") as found:
+    with cluster_of(host_api.kubeconfig(), name="host cluster") as found:
         yield found
 
 

@@ -15,9 +15,10 @@ from ansible_collections.karmada.installer.tests.unit.support.schema_judge impor
     assert_refused_alike,
     assert_taken,
     judging,
+    plural_of,
 )
 
-OBJECTS = f"/apis/{API_VERSION}/namespaces/{{}}/{restores.PLURAL}"
+OBJECTS = f"/apis/{API_VERSION}/namespaces/{{}}/{plural_of(restores.RESTORE)}"
 GOOD, BAD = corpus_files.good(corpus_files.RESTORES), corpus_files.bad(corpus_files.RESTORES)
 
 

@@ -13,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import endpoint_look
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import private_folder
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 
 
@@ -26,7 +27,7 @@ def api() -> Iterator[StubApi]:
 
 @pytest.fixture
 def cluster(api: StubApi) -> Iterator[Cluster]:
-    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as found:
+    with cluster_of(api.kubeconfig(), name="host cluster") as found:
         yield found
 
 

@@ -20,7 +20,6 @@ from .object_kind import ObjectKind, invalid, name_of, where
 from .schedule import Schedule, schedule_of
 
 KIND = "EtcdBackup"
-PLURAL = "etcdbackups"
 BACKUP = ObjectKind(KIND, "etcdbackups.yaml")
 #: Fields of a target.
 CLAIM, ON_HOST = "persistentVolumeClaim", "hostDirectory"

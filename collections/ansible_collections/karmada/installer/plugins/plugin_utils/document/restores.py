@@ -18,7 +18,6 @@ from . import companions
 from .object_kind import ObjectKind, invalid, where
 
 KIND = "EtcdRestore"
-PLURAL = "etcdrestores"
 RESTORE = ObjectKind(KIND, "etcdrestores.yaml")
 #: Key of the Secret with private keys.
 IDENTITY = "identity"

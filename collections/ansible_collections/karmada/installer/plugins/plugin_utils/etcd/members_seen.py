@@ -18,6 +18,7 @@ from ..run.run import Run
 from . import access, nodes
 from . import plan_types as steps
 from .client import EndpointStatus, EtcdClient, EtcdError
+from .listed import identity_of, member_of
 from .lists import agreed
 
 
@@ -75,7 +76,7 @@ def look(run: Run) -> Look:
     pods = {each["metadata"]["name"]: each for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=labels)}
     volumes = _volumes(run, pods)
     names = [each.name for each in run.layout.etcd_members]
-    members = None if listed is None else tuple(_member(each, status.get(each.id)) for each in listed.members)
+    members = None if listed is None else tuple(member_of(each, status.get(each.id)) for each in listed.members)
     healthy = {each.id for each in members or () if each.works}
     every = {*names, *(each.name for each in etcd.members), *cluster_layout.etcd_pod_names(run.instance)}
     seen = steps.Seen(
@@ -111,20 +112,6 @@ def _lists(asked: EtcdClient, found: Sequence[EndpointStatus]) -> dict[str, etcd
         return {url: members for url, members in answers if members is not None}
 
 
-def _member(listed: etcd_requests.Member, status: EndpointStatus | None) -> steps.Member:
-    return steps.Member(
-        id=listed.id,
-        name=listed.name,
-        peer_url=next(iter(listed.peer_urls), ""),
-        learner=listed.learner,
-        healthy=bool(status and status.healthy),
-        full=bool(status and status.only_full),
-        leader=bool(status and status.leader),
-        index=status.index if status else 0,
-        message=status.message if status else "it does not answer",
-    )
-
-
 def _known(
     record: EtcdMemberState,
     volumes: Mapping[str, str],
@@ -139,10 +126,7 @@ def _known(
     lost = record.lost or ("" if record.coming else without_node)
     if not lost and record.volume and now and now != record.volume and record.id not in healthy:
         lost = "its volume is another one than it had"
-    # Without an ID it is one that is to come, or of the first ones, which are known by their names.
-    identity = record.id
-    if not identity and not record.coming and listed:
-        identity = next((each.id for each in listed.members if each.name == record.name), "")
+    identity = identity_of(record, listed.members if listed else None)
     return steps.Known(record.name, identity, leaving=record.leaving, lost=lost)
 
 

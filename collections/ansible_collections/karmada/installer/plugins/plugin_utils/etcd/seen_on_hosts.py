@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..components import hosts as component_hosts
 from ..components.etcd_state import EtcdMemberState
@@ -18,6 +17,7 @@ from . import on_hosts
 from . import plan_types as steps
 from .client import EndpointStatus
 from .health import Seen as Answer
+from .listed import SILENT, identity_of, member_of
 from .lists import agreed
 from .plan import ids_of
 
@@ -91,7 +91,7 @@ def look(run: Run) -> Look:
     lists = {name: each.known for name, each in answers.items() if each.known and _is_able(each.status)}
     agreement = agreed(list(lists.values()))
     listed = agreement.members if agreement else None
-    ids = {each.name: _identity(each, listed) for each in etcd.members}
+    ids = {each.name: identity_of(each, listed) for each in etcd.members}
     status = {
         identity: answers[name].status
         for name, identity in ids.items()
@@ -100,7 +100,7 @@ def look(run: Run) -> Look:
     }
     members = None
     if listed is not None:
-        members = tuple(_member(each, status.get(each.id), answers) for each in listed)
+        members = tuple(member_of(each, status.get(each.id), _why_silent(each.name, answers)) for each in listed)
     healthy = {each.id for each in members or () if each.works}
     seen = steps.Seen(
         members=members,
@@ -129,29 +129,8 @@ def _is_able(status: EndpointStatus) -> bool:
     return status.healthy or bool(status.alarms)
 
 
-def _identity(record: EtcdMemberState, listed: Sequence[Any] | None) -> str:
-    """ID of a member on record; that of one of the first members is known by its name until it is on record."""
-    if record.id or record.coming or listed is None:
-        return record.id
-    return next((each.id for each in listed if each.name == record.name), "")
-
-
-def _member(listed: Any, status: EndpointStatus | None, answers: Mapping[str, Answer]) -> steps.Member:
-    return steps.Member(
-        id=listed.id,
-        name=listed.name,
-        peer_url=next(iter(listed.peer_urls), ""),
-        learner=listed.learner,
-        healthy=bool(status and status.healthy),
-        full=bool(status and status.only_full),
-        leader=bool(status and status.leader),
-        index=status.index if status else 0,
-        message=status.message if status else _why_silent(listed.name, answers),
-    )
-
-
 def _why_silent(name: str, answers: Mapping[str, Answer]) -> str:
-    return (answers[name].status.message if name in answers else "") or "it does not answer"
+    return (answers[name].status.message if name in answers else "") or SILENT
 
 
 def _known(

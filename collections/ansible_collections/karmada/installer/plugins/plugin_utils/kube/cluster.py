@@ -17,7 +17,6 @@ from ..labels import FIELD_MANAGER
 from . import kubeconfig as kubeconfig_module
 from .errors import ApiError, Conflict, Expired, NotFound, TooMuch, too_much
 from .kubeconfig import Access
-from .kubeconfig_fields import Origin
 from .limits import AT_ONCE
 from .pages import Pages
 from .resources import ApiResources
@@ -91,11 +90,6 @@ class Cluster(ApiResources):
         Raises ProblemsError when the file does not describe an access.
         """
         return cls(kubeconfig_module.from_file(path, context), name)
-
-    @classmethod
-    def from_kubeconfig_dict(cls, config: Object, context: str | None = None, name: str = "cluster") -> Cluster:
-        """Client from a kubeconfig in memory. Raises ProblemsError when it does not describe an access."""
-        return cls(kubeconfig_module.from_dict(config, context, Origin(f"kubeconfig of {name}")), name)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ _PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 _E = TypeVar("_E", bound=x509.ExtensionType)
 
 BACKDATE = timedelta(minutes=5)
-"""How long before `now` a new certificate starts to be valid."""
+"""Time before `now` at which a new certificate starts to be valid."""
 SHORTEST = timedelta(minutes=1)
 """Shortest validity that `issue` accepts; below it the resolution of one second would matter."""
 AUTHORITY_LIFETIME = timedelta(days=3650)

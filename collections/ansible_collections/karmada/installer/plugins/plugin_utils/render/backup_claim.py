@@ -17,7 +17,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import backup_fo
 from ..api_object import Object
 from ..components.instance import Instance
 from ..components.table import ETCD
-from .etcd_restore import on_node
+from .beside_member import on_node
 from .pods import pod_template
 
 #: Name of its pods as a component, in labels, and of their container.

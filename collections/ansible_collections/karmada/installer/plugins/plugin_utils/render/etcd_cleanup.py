@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from ..api_object import Object
 from ..components.instance import Instance
 from ..components.table import ETCD
-from .etcd_restore import COMMON, on_node
-from .pods import pod_template
+from . import beside_member
 
 #: Name of its pods as a component, in labels.
 NAME = "etcd-cleanup"
@@ -38,34 +36,20 @@ def pod(instance: Instance, member: str, folder: str, node: str) -> Object:
     """Pod beside a member, on its node (by the volume itself, where that is empty)."""
     if not _FOLDER.fullmatch(folder):
         raise AssertionError(f"{folder} is no name of a folder with data")
-    of_etcd: dict[str, Any] = pod_template(instance, ETCD, "", [])["spec"]
-    (container,) = of_etcd["containers"]
+    parts = beside_member.of_etcd(instance)
     cleaner = {
         "name": CLEANER,
-        **{key: container[key] for key in COMMON if key in container},
+        **parts.common,
         "command": command(ETCD.binary, SCRATCH),
         "volumeMounts": [
-            {"name": "scratch", "mountPath": SCRATCH},
-            {"name": "data", "mountPath": f"{SCRATCH}/{_LOG}.tmp", "subPath": folder},
+            {"name": beside_member.SCRATCH, "mountPath": SCRATCH},
+            {"name": beside_member.DATA, "mountPath": f"{SCRATCH}/{_LOG}.tmp", "subPath": folder},
         ],
     }
-    left_out = ("topologySpreadConstraints", "affinity", "initContainers")
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": instance.metadata(NAME, pod_name(member, folder)),
-        "spec": {
-            **{key: value for key, value in of_etcd.items() if key not in left_out},
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "containers": [cleaner],
-            "volumes": [
-                {"name": "scratch", "emptyDir": {}},
-                {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{member}"}},
-            ],
-            **({"affinity": {"nodeAffinity": on_node(node)}} if node else {}),
-        },
-    }
+    # It needs no certificate, so it has no volume of the member's but the data.
+    return beside_member.pod(
+        parts, instance.metadata(NAME, pod_name(member, folder)), member, node, containers=[cleaner]
+    )
 
 
 def command(etcd: str, scratch: str) -> list[str]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..api_object import Object
 from ..components.instance import Instance
 from ..components.table import ETCD, ETCD_PEER_COMMON_NAME
 from ..components.types import EtcdMember
+from . import beside_member
 from .cluster_layout import BASE, ETCD_DATA
-from .pods import pod_template
 
 #: Name of its pods as a component, in labels.
 NAME = "etcd-restore"
@@ -30,8 +29,6 @@ _LOOPBACK = "https://127.0.0.1"
 _PROBE_SECONDS = 60
 #: How often the kubelet looks for the file before it gives up: once a second.
 _PROBES = 3600
-#: Fields of a container of etcd that these have as well.
-COMMON = ("image", "imagePullPolicy", "securityContext", "resources", "env")
 
 
 @dataclass(frozen=True)
@@ -60,19 +57,15 @@ def pod(instance: Instance, member: EtcdMember, new: NewData, file: str, node: s
     ``file`` is where the receiver keeps the snapshot, below its data folder. ``node`` is empty where it is not known:
     then the volume itself decides.
     """
-    template = pod_template(instance, ETCD, "", [])
-    of_etcd: dict[str, Any] = template["spec"]
-    (container,) = of_etcd["containers"]
-    common = {key: container[key] for key in COMMON if key in container}
-    scratch = {"name": "scratch", "mountPath": SCRATCH}
-    certificates = [each for each in container["volumeMounts"] if each["mountPath"].startswith(f"{BASE}/")]
+    parts = beside_member.of_etcd(instance)
+    scratch = {"name": beside_member.SCRATCH, "mountPath": SCRATCH}
     received = f"{SCRATCH}/etcd/{file}"
     receiver = {
         "name": RECEIVER,
-        **common,
+        **parts.common,
         "restartPolicy": "Always",
         "command": [ETCD.binary, *(f"--{key}={value}" for key, value in receiver_flags(BASE).items())],
-        "volumeMounts": [*certificates, scratch],
+        "volumeMounts": [*parts.certificates, scratch],
         "startupProbe": {
             "exec": {"command": [ETCDUTL, "snapshot", "status", received]},
             "periodSeconds": 1,
@@ -82,32 +75,17 @@ def pod(instance: Instance, member: EtcdMember, new: NewData, file: str, node: s
     }
     restorer = {
         "name": RESTORER,
-        **common,
+        **parts.common,
         "command": command(ETCDUTL, received, member, new, new.folder),
-        "volumeMounts": [{"name": "data", "mountPath": ETCD_DATA}, {**scratch, "readOnly": True}],
+        "volumeMounts": [{"name": beside_member.DATA, "mountPath": ETCD_DATA}, {**scratch, "readOnly": True}],
     }
-    kept = {key: value for key, value in of_etcd.items() if key not in ("topologySpreadConstraints", "affinity")}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            **instance.metadata(NAME, pod_name(member.name, new.generation)),
-            "annotations": {GENERATION_ANNOTATION: str(new.generation)},
-        },
-        "spec": {
-            **kept,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "initContainers": [receiver],
-            "containers": [restorer],
-            "volumes": [
-                *of_etcd["volumes"],
-                {"name": "scratch", "emptyDir": {}},
-                {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{member.name}"}},
-            ],
-            **({"affinity": {"nodeAffinity": on_node(node)}} if node else {}),
-        },
+    metadata = {
+        **instance.metadata(NAME, pod_name(member.name, new.generation)),
+        "annotations": {GENERATION_ANNOTATION: str(new.generation)},
     }
+    return beside_member.pod(
+        parts, metadata, member.name, node, initContainers=[receiver], containers=[restorer], volumes=parts.volumes
+    )
 
 
 def receiver_flags(base: str) -> Mapping[str, str]:
@@ -148,9 +126,3 @@ def flags(member: EtcdMember, new: NewData) -> list[str]:
         # Watchers of what was there are told that it is gone, and list anew.
         *(f"--bump-revision={new.bump}", "--mark-compacted"),
     ]
-
-
-def on_node(node: str) -> Object:
-    """Affinity to one node, by its name."""
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}

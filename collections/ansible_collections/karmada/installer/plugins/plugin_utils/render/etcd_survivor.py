@@ -11,16 +11,14 @@ written that into its database within a tenth of a second.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..api_object import Object
 from ..components.etcd_configuration import folder_of
 from ..components.etcd_state import EtcdState
 from ..components.instance import Instance
 from ..components.table import ETCD
+from . import beside_member
 from .cluster_layout import BASE, ETCD_DATA
-from .etcd_restore import COMMON, ETCDUTL, RECEIVER, SCRATCH, on_node, receiver_flags
-from .pods import pod_template
+from .etcd_restore import ETCDUTL, RECEIVER, SCRATCH, receiver_flags
 
 #: Name of its pods as a component, in labels.
 NAME = "etcd-survivor"
@@ -42,46 +40,25 @@ def database(etcd: EtcdState, member: str) -> str:
 
 def pod(instance: Instance, etcd: EtcdState, member: str, node: str) -> Object:
     """Pod beside a member, on its node (by the volume itself, where that is empty)."""
-    of_etcd: dict[str, Any] = pod_template(instance, ETCD, "", [])["spec"]
-    (container,) = of_etcd["containers"]
-    common = {key: container[key] for key in COMMON if key in container}
-    scratch = {"name": "scratch", "mountPath": SCRATCH}
+    parts = beside_member.of_etcd(instance)
+    scratch = {"name": beside_member.SCRATCH, "mountPath": SCRATCH}
     flags = receiver_flags(BASE)
     copier = {
         "name": COPIER,
-        **common,
+        **parts.common,
         "command": command(ETCDUTL, database(etcd, member), flags["data-dir"], flags["initial-advertise-peer-urls"]),
-        "volumeMounts": [{"name": "data", "mountPath": ETCD_DATA, "readOnly": True}, scratch],
+        "volumeMounts": [{"name": beside_member.DATA, "mountPath": ETCD_DATA, "readOnly": True}, scratch],
     }
     server = {
         "name": SERVER,
-        **common,
+        **parts.common,
         "command": [ETCD.binary, *(f"--{key}={value}" for key, value in flags.items())],
-        "volumeMounts": [
-            *(each for each in container["volumeMounts"] if each["mountPath"].startswith(f"{BASE}/")),
-            scratch,
-        ],
+        "volumeMounts": [*parts.certificates, scratch],
     }
-    left_out = ("topologySpreadConstraints", "affinity", "initContainers")
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": instance.metadata(NAME, pod_name(member)),
-        "spec": {
-            **{key: value for key, value in of_etcd.items() if key not in left_out},
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "activeDeadlineSeconds": LIFE_SECONDS,
-            "initContainers": [copier],
-            "containers": [server],
-            "volumes": [
-                *of_etcd["volumes"],
-                {"name": "scratch", "emptyDir": {}},
-                {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{member}"}},
-            ],
-            **({"affinity": {"nodeAffinity": on_node(node)}} if node else {}),
-        },
-    }
+    return beside_member.pod(
+        parts, instance.metadata(NAME, pod_name(member)), member, node, activeDeadlineSeconds=LIFE_SECONDS,
+        initContainers=[copier], containers=[server], volumes=parts.volumes,
+    )  # fmt: skip
 
 
 def command(etcdutl: str, database_path: str, folder: str, peer_url: str) -> list[str]:

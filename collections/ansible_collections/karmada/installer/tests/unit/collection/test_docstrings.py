@@ -16,7 +16,7 @@ REPOSITORY = PLUGINS.parents[4]
 #: All that runs outside of tests. A docstring of a test, or of what it stands on, tells what is expected.
 FOLDERS = [
     PLUGINS,
-    *(REPOSITORY / each for each in ("operator/karmada_operator", "lab", "tools", "bench", "molecule/shared/tools")),
+    *(REPOSITORY / each for each in ("operator/karmada_operator", "lab", "tools", "bench", "molecule")),
 ]
 FILES = sorted(each for folder in FOLDERS for each in folder.rglob("*.py") if "tests" not in each.parts[-3:])
 FORBIDDEN = re.compile(
@@ -34,11 +34,13 @@ def forbidden(source: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, Documented) and (text := ast.get_docstring(node)) and FORBIDDEN.match(text):
             yield node.body[0].lineno, text.partition("\n")[0]
-    yield from of_another(source)
+    yield from of_constants(source)
 
 
-def of_another(source: str) -> Iterator[tuple[int, str]]:
-    """Line and text of each ``#:`` comment, or string below a constant, that begins by pointing to another one."""
+def of_constants(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each ``#:`` comment that begins by pointing to another one, and of each string below a constant
+    that begins as no docstring may.
+    """
     lines = source.splitlines()
     for number, line in enumerate(lines, 1):
         _code, mark, text = line.partition("#: ")
@@ -50,7 +52,7 @@ def of_another(source: str) -> Iterator[tuple[int, str]]:
         for before, each in pairwise(body if isinstance(body, list) else ()):
             if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(each, ast.Expr):
                 text = getattr(each.value, "value", "")
-                if isinstance(text, str) and OF_ANOTHER.match(text):
+                if isinstance(text, str) and FORBIDDEN.match(text):
                     yield each.lineno, text.partition("\n")[0]
 
 
@@ -91,6 +93,8 @@ def test_a_forbidden_beginning_is_found(docstring: str, found: bool) -> None:
         ("A = 1  #: The reverse of B.\n", True),
         ('A: int = 1\n"""The same for others."""\n', True),
         ('class A:\n    a = 1\n    "The same."\n', True),
+        ('A = 1\n"""What references begin with."""\n', True),
+        ('A = 1\n"""Beginning of references."""\n', False),
         ("#: Seconds of others, for\n#: The same reason.\nA = 1\n", False),
         ("# The same as above, in other words.\nA = 1\n", False),
     ],

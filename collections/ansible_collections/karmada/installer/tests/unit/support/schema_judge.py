@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
-from ansible_collections.karmada.installer.plugins.plugin_utils.document.object_kind import ObjectKind
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.object_kind import SCHEMAS, ObjectKind
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -50,6 +50,12 @@ class Judge:
         metadata = document.get("metadata")
         namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
         return self._collection.format(namespace if isinstance(namespace, str) and namespace else "karmada-system")
+
+
+def plural_of(kind: ObjectKind) -> str:
+    """Word for objects of this kind in paths of requests, by its definition."""
+    word: str = yaml.safe_load((SCHEMAS / kind.schema_file).read_text(encoding="utf-8"))["spec"]["names"]["plural"]
+    return word
 
 
 @contextmanager

@@ -21,11 +21,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import transport
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import backup_claim
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import backup_series, samples, served_folder
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
@@ -124,7 +124,7 @@ def run(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
 
 def run_on(host: Host, stack: ExitStack) -> Run:
-    cluster = Cluster.from_kubeconfig_dict(host.api.kubeconfig(), name="host cluster")
+    cluster = cluster_of(host.api.kubeconfig(), name="host cluster")
     run = fake_run(samples.document({}), cluster)  # type: ignore[arg-type]
     run.kept(cluster)
     stack.callback(run.close)

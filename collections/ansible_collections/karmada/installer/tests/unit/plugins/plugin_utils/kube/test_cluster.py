@@ -18,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import prog
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import from_parts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import Kind, Said
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.moments import closed_port
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 
@@ -404,7 +405,7 @@ def test_a_client_that_was_refused_goes_without_a_search_for_garbage(status: int
     api.faults.append(Fault("status", path="configmaps/one", status=status))
 
     def refused() -> weakref.ref[Cluster]:
-        with Cluster.from_kubeconfig_dict(api.kubeconfig()) as cluster, suppress(api_errors.Forbidden):
+        with cluster_of(api.kubeconfig()) as cluster, suppress(api_errors.Forbidden):
             assert cluster.get("v1", "ConfigMap", "one", "ns") is None
         return weakref.ref(cluster)
 

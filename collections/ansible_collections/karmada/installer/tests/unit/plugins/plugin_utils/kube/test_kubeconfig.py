@@ -14,6 +14,7 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.samples import client_pair
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 
@@ -84,7 +85,7 @@ def test_an_exec_plugin_gives_the_token_and_is_asked_again_when_refused(api: Stu
         " 'status': {'token': f'token-{n}'}}))\n"
     )
     user = {"command": sys.executable, "args": [str(plugin)], "apiVersion": "client.authentication.k8s.io/v1"}
-    cluster = Cluster.from_kubeconfig_dict(changed(api, exec=user))
+    cluster = cluster_of(changed(api, exec=user))
     cluster.version()
     assert api.headers[-1]["Authorization"] == "Bearer token-1"
     api.faults.append(Fault("status", status=401))
@@ -122,11 +123,11 @@ def test_client_keys_stay_in_memory(api: StubApi, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     cert, key = (base64.b64encode(pem.encode()).decode() for pem in client_pair())
-    Cluster.from_kubeconfig_dict(changed(api, **{"client-certificate-data": cert, "client-key-data": key}))
+    cluster_of(changed(api, **{"client-certificate-data": cert, "client-key-data": key}))
     assert list(tmp_path.iterdir()) == []
     other_key = base64.b64encode(client_pair()[1].encode()).decode()
     with pytest.raises(ProblemsError, match="client certificate and key cannot be used"):
-        Cluster.from_kubeconfig_dict(changed(api, **{"client-certificate-data": cert, "client-key-data": other_key}))
+        cluster_of(changed(api, **{"client-certificate-data": cert, "client-key-data": other_key}))
 
 
 @pytest.mark.parametrize(

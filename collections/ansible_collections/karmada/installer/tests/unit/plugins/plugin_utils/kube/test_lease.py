@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.transport i
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity, holder_is_dead
 from ansible_collections.karmada.installer.tests.unit.support import moments
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.moments import Clock, until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 
@@ -232,7 +233,7 @@ def test_a_name_with_a_comma_is_one_that_can_be_repeated(cluster: Cluster) -> No
 
 def test_requests_carry_the_id_of_their_run(api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KARMADA_RUN_ID", "nightly-1")
-    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as cluster:
+    with cluster_of(api.kubeconfig(), name="host cluster") as cluster:
         lock(cluster, ELSEWHERE).acquire()
     assert {each["User-Agent"] for each in api.headers} == {"karmada-installer (run nightly-1)"}
 

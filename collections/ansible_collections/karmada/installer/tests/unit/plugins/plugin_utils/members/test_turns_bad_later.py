@@ -23,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import r
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import faulty_answers
 from ansible_collections.karmada.installer.tests.unit.support import karmada_in_memory as memory
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.leaving import RECORD, World
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
@@ -184,7 +185,7 @@ def test_one_that_turns_while_its_agent_is_waited_for_is_told_and_the_others_are
 
         @contextlib.contextmanager
         def connected(_run: Run, entry: MemberEntry) -> Iterator[Cluster]:
-            with Cluster.from_kubeconfig_dict(members[entry.name].kubeconfig(), name=f"member {entry.name}") as cluster:
+            with cluster_of(members[entry.name].kubeconfig(), name=f"member {entry.name}") as cluster:
                 cluster.limits, cluster.retry_seconds = member_join.OF_A_MEMBER, 0.2
                 yield cluster
 
