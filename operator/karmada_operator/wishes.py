@@ -98,7 +98,7 @@ class Wishes:
 
 
 def handed_on(*names: Any) -> str:
-    """What is wrong with so many names, as a run gets them; empty if they can be handed on."""
+    """Return why so many names cannot be handed to a run; empty if they can."""
     size = sum(len(json.dumps(each)) for each in names)
     if size <= HANDED_ON:
         return ""

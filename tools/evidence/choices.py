@@ -22,6 +22,7 @@ THOROUGH = {
     "unit": {"ETCD_HISTORIES": "10000", "ETCD_MOMENTS": "1", "LEADER_MOMENTS": "0", "RESTORE_MOMENTS": "1"},
     "contract": {
         "AWX_TEMPLATES": "all",
+        "DRIFT_WORKS": "1000",
         "INVENTORY_CONTROL_PLANES": "100",
         "TEST_ALL_RELEASES": "true",
         "TEST_NAVIGATOR": "true",

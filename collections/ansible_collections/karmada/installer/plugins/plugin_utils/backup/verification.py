@@ -78,7 +78,7 @@ def check(snapshot: Path, where: str) -> str:
 
 @dataclass(frozen=True)
 class Status:
-    """What ``etcdutl`` reads in a snapshot: its revision, and its number of keys with all their revisions."""
+    """Answer of ``etcdutl`` about a snapshot: its revision, and its number of keys with all their revisions."""
 
     revision: int
     keys: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds a control plane, so that installations wait for its end: a restore, or a move to another place. No I/O."""
+"""Hold on a control plane, whose end installations wait for: a restore, or a move to another place. No I/O."""
 
 from __future__ import annotations
 

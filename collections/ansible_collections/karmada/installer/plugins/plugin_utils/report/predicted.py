@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check predicts, as the reason of its failure: the variable ``karmada_fail_on_drift``. No I/O.
+"""Failure of a check by what it predicts: the variable ``karmada_fail_on_drift``. No I/O.
 
 A check that finds something to change is successful for Ansible. Who watches a control plane by one, each night, looks
 at how it ended and not at its output; AWX sends notifications by that alone.

@@ -51,6 +51,7 @@ UNDER_OPERATOR = {
     "components.types": "names that components have in all control planes",
     "backup.due": "when a backup is due, by one rule for objects and for the playbook",
     "control_plane.probes": "what an API server answers if all is well, by one rule for objects and for stages",
+    "report.hold": "reasons why a control plane is held, which a status has",
     "report.report": "bounds of a status, which runs write as well",
     "run.manager": "annotations that name who works on a control plane",
     "run.phases": "phases of steps, which a run tells by name",
