@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With several control planes in an inventory, whoever names the host of one by a name of his own names the wrong one."""
+"""Whoever names the host of a control plane himself names the wrong one where an inventory has several."""
 
 from __future__ import annotations
 
