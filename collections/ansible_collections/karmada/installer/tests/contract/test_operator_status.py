@@ -25,7 +25,8 @@ from karmada_operator.executor import Ending
 from karmada_operator.kinds import Lane
 from karmada_operator.orders import Operation, Order, Outcome
 from karmada_operator.probes import Member
-from karmada_operator.status import FIELD_MANAGER, Told, after, begun, composed
+from karmada_operator.status import Told, after, begun, composed
+from karmada_operator.status_writer import FIELD_MANAGER
 
 NAMESPACE = "karmada-system"
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/{NAMESPACE}/karmadadeployments"
