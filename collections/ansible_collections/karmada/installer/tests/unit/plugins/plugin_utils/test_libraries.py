@@ -38,7 +38,7 @@ def test_every_missing_package_is_told_with_the_command_that_installs_it() -> No
 @pytest.mark.usefixtures("without")
 def test_the_first_step_of_a_playbook_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ansible.plugins.action.ActionBase.run", lambda *_args, **_kwargs: {})
-    given = {"limit": "members", "report": "json", "several": "choose"}
+    given = {"limit": "members", "report": "json", "fail_on_drift": False, "several": "choose"}
     monkeypatch.setattr(ActionModule, "validate_argument_spec", lambda *_args, **_kwargs: (None, given))
     action = object.__new__(ActionModule)
     action._task = task("require_document")

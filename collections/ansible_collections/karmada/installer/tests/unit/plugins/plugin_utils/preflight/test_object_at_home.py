@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import manager
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import SYSTEM, host
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, deployment, remembered, seen
@@ -63,7 +64,7 @@ def of_object(found: Iterable[Problem]) -> list[Problem]:
 def served(api: StubApi) -> Cluster:
     """Client of a server that knows objects of this kind."""
     api.types[manifest.API_VERSION] = [{"name": "karmadadeployments", "kind": manifest.KIND, "namespaced": True}]
-    return Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster")
+    return cluster_of(api.kubeconfig(), name="host cluster")
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ def test_an_account_that_may_not_read_the_object_is_not_stopped_where_there_may_
 def test_a_cluster_without_the_kind_is_refused_whatever_the_account_may_read(api: StubApi) -> None:
     """Everybody may read which kinds there are."""
     api.faults.append(Fault("status", "GET", "karmadadeployments", status=403, times=99))
-    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as cluster:
+    with cluster_of(api.kubeconfig(), name="host cluster") as cluster:
         (problem,) = manager.not_at_home(a_run(cluster))
     assert problem.reason is Reason.DOCUMENT_NOT_FOUND
 

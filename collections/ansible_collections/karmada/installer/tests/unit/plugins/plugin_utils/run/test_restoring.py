@@ -25,7 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import findings
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import hold
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import restoring, store
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
@@ -105,10 +105,17 @@ def test_what_belongs_to_it_is_not(operation: str) -> None:
     assert restoring.problem(run_with(RESTORE).state, operation, "here") is None
 
 
+def told_of(run: Run) -> str:
+    """Sentence of the report on what holds the control plane."""
+    found = hold.of(run.state)
+    assert found is not None
+    return found.told
+
+
 @pytest.mark.parametrize("restore", [None, replace(RESTORE, step=RELEASED), replace(RESTORE, step=UNDONE)])
 def test_without_one_under_way_nothing_is(restore: RestoreState | None) -> None:
     assert restoring.problem(run_with(restore).state, "install", "here") is None
-    assert observe._quarantined(run_with(restore)) == ""
+    assert hold.of(run_with(restore).state) is None
 
 
 @pytest.mark.parametrize("over", [True, False])
@@ -162,11 +169,11 @@ def test_nothing_is_written_by_a_run_that_never_asked(monkeypatch: pytest.Monkey
 
 def test_the_report_says_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     held = replace(RESTORE, held=("karmada-scheduler",))
-    assert "being restored" in observe._quarantined(run_with(held))
+    assert "being restored" in told_of(run_with(held))
     switched: State = replace(run_with(held).state, etcd=replace(ETCD, generation=2))
     run = run_with(held)
     monkeypatch.setattr(Run, "state", switched)
-    told = observe._quarantined(run)
+    told = told_of(run)
     assert f"restored from {RESTORE.backup}" in told
     assert "karmada-scheduler" in told
 
@@ -183,5 +190,5 @@ def test_the_report_says_which_part_is_released(monkeypatch: pytest.MonkeyPatch)
     parts = {"m1": (), "m2": ("shop",)}
     run = run_with(replace(RESTORE, step="PartReleased", parts=parts))
     monkeypatch.setattr(Run, "state", replace(run.state, etcd=replace(ETCD, generation=2)))
-    told = observe._quarantined(run)
+    told = told_of(run)
     assert f"restored from {RESTORE.backup}; released is m1, m2 (namespace shop), and all else is held" in told
