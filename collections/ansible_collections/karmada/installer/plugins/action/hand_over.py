@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_over import Asked, HandingOver
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.on_hosts import OnHosts, on_a_host
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Step
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import STOPS, Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned, turned
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.delegated_host import DelegableAction
@@ -55,5 +55,5 @@ def _turned(handing: HandingOver, taken: Step | None, done: Done) -> dict[str, A
     turn = turned(handing, taken, done)
     told: dict[str, Any] = {"step": "", "tasks": turn.tasks, "goes_on": turn.goes_on, "series": handing.series}
     if turn.step:
-        told |= {"step": turn.step.value, "components": on_a_host(concerned(turn.step))}
+        told |= {"step": turn.step.value, "components": on_a_host(concerned(turn.step, STOPS))}
     return {**changed_result(handing.changes, **told), "changed": bool(turn.step), **handing.told()}

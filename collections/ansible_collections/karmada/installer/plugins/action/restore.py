@@ -136,7 +136,11 @@ def _turned(restoring: Restoring, arguments: dict[str, Any]) -> dict[str, Any]:
     turn = turned(restoring, taken, done)
     told: dict[str, Any] = {"step": "", "tasks": turn.tasks, "again": turn.again, "goes_on": turn.goes_on}
     if turn.step:
-        told |= {"step": turn.step.value, "components": on_a_host(concerned(turn.step)), "series": restoring.series}
+        told |= {
+            "step": turn.step.value,
+            "components": on_a_host(concerned(turn.step, restoring.means.stops)),
+            "series": restoring.series,
+        }
     elif not taken:
         restoring.look_again()
     result = changed_result(restoring.changes, **told)

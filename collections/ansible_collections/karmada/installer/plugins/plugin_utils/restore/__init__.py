@@ -17,8 +17,8 @@ So a run that was killed goes on by looking, and ``restore_undo`` takes back wha
     Prepare         the new data of each member beside the old, while etcd serves
     StopWriters     what writes to members, and what creates work for it
     Close           API servers that start from now on are to refuse certificates of agents
-    StopServers     every other client of etcd
-    StopEtcd
+    StopServers     every other client of etcd; on hosts then etcd, too
+    StopEtcd        if that is still to be done
     Switch          one write of the state: token, generation and members of etcd are the new ones
     StartEtcd       all members together
     Prove           one new cluster ID, equal hashes, counts as in the record of the backup
@@ -68,10 +68,11 @@ Places
 
 Steps, journal and proofs are the same in pods and on plain hosts; ``means`` do what differs. In pods all of it happens
 here. On hosts the begin of a step puts on record what is to be, tasks of the role bring the hosts there, and the end
-looks whether they have come there: what is held is stopped and disabled when a host converges, members and API servers
-are asked by modules beside them, and a snapshot comes by SSH (``module_utils/host_restore.py``). So is the policy that
-holds what is not released: tasks have it written once that is on record, and the look after it says where it is in
-force.
+looks whether they have come there. Each look takes seconds, so while nobody is served several steps share one: etcd
+stops after its clients, members tell what they have when they have started, and API servers start before the stages.
+What is held is stopped and disabled when a host converges, members and API servers are asked by modules beside them,
+and a snapshot comes by SSH (``module_utils/host_restore.py``). So is the policy that holds what is not released: tasks
+have it written once that is on record, and the look after it says where it is in force.
 
 A snapshot comes into a pod without a shell, ``exec`` and an image of ours (``delivery``): etcd itself receives it, in
 the way in which a leader sends its database to a member that has fallen behind. A pod beside each member, on its node

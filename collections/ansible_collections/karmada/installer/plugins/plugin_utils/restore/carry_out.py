@@ -40,7 +40,7 @@ from .plan import (
 )
 from .release import Releasing
 from .source import judged
-from .turn import DONE, STOPS, TOLD, Delivered, Done
+from .turn import DONE, TOLD, Delivered, Done
 from .under_way import restore_of
 
 #: How a user goes without a backup of what is there.
@@ -128,8 +128,8 @@ class Restoring:
         self._rest = self.means.tasks.get(step, "")
         if step in TOLD:
             self.run.say(TOLD[step])
-        if step in STOPS:
-            self._stop(STOPS[step], step)
+        if step in self.means.stops:
+            self._stop(self.means.stops[step], step)
         elif step in (acts := self._acts()):
             acts[step]()
         if not self._rest:
@@ -141,8 +141,8 @@ class Restoring:
 
         Raises ProblemsError.
         """
-        if step in STOPS:
-            self.means.wait_until_stopped(STOPS[step])
+        if step in self.means.stops:
+            self.means.wait_until_stopped(self.means.stops[step])
         elif step is Step.PROVE:
             if not self._prove(last=done.last):
                 return False
@@ -197,6 +197,7 @@ class Restoring:
             Step.SWITCH_BACK: self._switch_back,
             Step.START_ETCD: self._start_etcd,
             Step.START_FORMER: self._start_etcd,
+            Step.PROVE: self._see_whether_all_is_told,
             Step.START_SERVERS: self._start_servers,
             Step.PROVE_CLOSED: self._prove_closed,
             Step.COMPARE: self._compare,
@@ -356,6 +357,11 @@ class Restoring:
     def _start_etcd(self) -> None:
         self._save(held=tuple(each for each in self._restore.held if each != ETCD.name))
         self.means.start_etcd()
+
+    def _see_whether_all_is_told(self) -> None:
+        """Have no member asked again where tasks of the role would ask, and all have told already what proves it."""
+        if self._rest and not proof.wrong_with_etcd(self.means, self._restore):
+            self._rest = ""
 
     def _prove(self, *, last: bool) -> bool:
         """Prove that members are one new cluster with the content of the backup.

@@ -31,8 +31,8 @@ from ..problems import Problem, ProblemsError, Reason
 from ..run import restoring
 from ..run.run import Run
 from . import agents, check, hand_over_plan, means_of_place
-from .plan import ENDS, EVERYTHING, Step
-from .turn import DONE, STOPS, TOLD, Done
+from .plan import ENDS, EVERYTHING, STOPS, Step
+from .turn import DONE, TOLD, Done
 
 #: Lines of those that a person waits for. Other words than a restore has: one backup is the last, no data is put back.
 _TOLD = {

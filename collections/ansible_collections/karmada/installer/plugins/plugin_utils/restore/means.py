@@ -21,7 +21,7 @@ from ..run.run import Run
 from . import held
 from .check import Asked, Chosen
 from .partial import Settled
-from .plan import Step
+from .plan import STOPS, Step
 
 #: Tasks of the role: the stages of the role control_plane.
 STAGES = "stages"
@@ -38,6 +38,9 @@ class Means(ABC):
 
     #: Step → tasks of the role that do its work.
     tasks: ClassVar[Mapping[Step, str]]
+
+    #: Step of a restore → components that it stops. A hand-over always needs etcd after the API servers have stopped.
+    stops: ClassVar[Mapping[Step, frozenset[str]]] = STOPS
 
     #: False where what has been seen does not change by asking once more within a step. Then one look is enough for all
     #: steps up to the next one with tasks, too, because those before it change nothing where components run.

@@ -43,14 +43,15 @@ from . import check_on_hosts, closed, held, new_data, partial
 from .check import Asked, Chosen
 from .check_on_hosts import statuses
 from .means import FENCED, GOES_ON, STAGES, Means
-from .plan import Step, is_partial
+from .plan import SERVERS, STOPS, Step, is_partial
 from .under_way import restore_of
 
 #: Tasks of the role, by the name of their file. A step whose name is not here ends with its begin.
-BACKED_UP, PREPARED, STOPPED, ETCD_STARTED, COUNTS, HELD, WOKEN = (
+BACKED_UP, PREPARED, STOPPED, ETCD_RESTORED, ETCD_STARTED, COUNTS, HELD, WOKEN = (
     "backed_up",
     "prepared",
     "stopped",
+    "etcd_restored",
     "etcd_started",
     "counted",
     "held",
@@ -71,7 +72,7 @@ class OnHosts(Means):
         Step.STOP_WRITERS: STOPPED,
         Step.STOP_SERVERS: STOPPED,
         Step.STOP_ETCD: STOPPED,
-        Step.START_ETCD: ETCD_STARTED,
+        Step.START_ETCD: ETCD_RESTORED,
         Step.PROVE: COUNTS,
         Step.START_SERVERS: STAGES,
         Step.HOLD: HELD,
@@ -83,6 +84,8 @@ class OnHosts(Means):
         Step.START_FORMER: ETCD_STARTED,
         Step.FENCE: FENCED,
     }
+    #: One step less in which hosts are looked at while nobody is served. Its tasks stop etcd after what needs it.
+    stops: ClassVar[Mapping[Step, frozenset[str]]] = {**STOPS, Step.STOP_SERVERS: SERVERS | {ETCD.name}}
     asks_again: ClassVar[bool] = False
 
     @contextmanager

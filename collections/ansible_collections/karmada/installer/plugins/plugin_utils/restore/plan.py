@@ -86,6 +86,13 @@ class Goal(StrEnum):
     UNDO = "undo"
 
 
+#: Step → components that it stops.
+STOPS = {
+    Step.STOP_WRITERS: WRITERS,
+    Step.STOP_SERVERS: SERVERS,
+    Step.STOP_ETCD: frozenset({ETCD.name}),
+    Step.STOP_ALL: EVERYTHING,
+}
 #: Steps after which nothing is left unfinished until a person decides.
 ENDS = (Step.COMPARE, Step.PART_RELEASED, Step.RELEASED, Step.UNDONE, Step.HANDED_OVER)
 

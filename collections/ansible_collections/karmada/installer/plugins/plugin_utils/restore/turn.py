@@ -10,15 +10,8 @@ from typing import Any, Protocol
 
 from ..components.table import ETCD
 from .means import Means
-from .plan import ENDS, EVERYTHING, SERVERS, WRITERS, Step
+from .plan import ENDS, Step
 
-#: Step → components that it stops.
-STOPS = {
-    Step.STOP_WRITERS: WRITERS,
-    Step.STOP_SERVERS: SERVERS,
-    Step.STOP_ETCD: frozenset({ETCD.name}),
-    Step.STOP_ALL: EVERYTHING,
-}
 #: Lines of those that a person waits for.
 TOLD = {
     Step.BACK_UP: "backing up what is there",
@@ -40,11 +33,11 @@ TOLD = {
 }
 
 
-def concerned(step: Step) -> frozenset[str]:
-    """Components that tasks of the role stop or start in a step."""
+def concerned(step: Step, stops: Mapping[Step, frozenset[str]]) -> frozenset[str]:
+    """Components that tasks of the role stop or start in a step, where steps stop those of ``stops``."""
     if step in (Step.START_ETCD, Step.START_FORMER):
         return frozenset({ETCD.name})
-    return STOPS.get(step, frozenset())
+    return stops.get(step, frozenset())
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,7 @@ from ansible_collections.karmada.installer.tests.unit.support import ansible_com
 
 HOSTS = ("h1", "h2")
 COLLECTION = ansible_commands.CHECKOUT / "collections/ansible_collections/karmada/installer"
-STEPS = (
-    *("backup", "etcd_member", "etcd_snapshot", "host_components", "host_observe", "host_programs", "journal"),
-    *("programs", "restore", "restore_on_host", "hand_over"),
-    *("admin_kubeconfig", "control_plane", "workloads"),
-)
+STEPS = sorted(each.stem for each in (COLLECTION / "plugins/action").glob("[a-z]*.py"))
 PLAY = """\
 - hosts: all
   gather_facts: false
@@ -141,6 +137,44 @@ def test_a_step_with_tasks_is_ended_with_the_begin_of_the_next_one(tmp_path: Pat
     ]
 
 
+def test_etcd_stops_when_no_host_has_a_client_of_it_any_more(tmp_path: Path) -> None:
+    both = step("StopServers", "stopped", components=["karmada-apiserver", "etcd"])
+    steps = played(tmp_path, both)
+    stopped = [given["components"] for name, _host, given in steps if name == "host_components"]
+    assert stopped == [*[["karmada-apiserver"]] * len(HOSTS), *[["etcd"]] * len(HOSTS)]
+    assert after_begin(steps) == [*DECIDE, "host_components", *DECIDE], "hosts are looked at once"
+
+
+def test_a_component_alone_stops_alone(tmp_path: Path) -> None:
+    steps = played(tmp_path, step("StopEtcd", "stopped", components=["etcd"]))
+    assert [given["components"] for name, _host, given in steps if name == "host_components"] == [["etcd"]] * len(HOSTS)
+
+
+def test_members_tell_what_they_have_as_soon_as_they_have_started(tmp_path: Path) -> None:
+    steps = played(tmp_path, step("StartEtcd", "etcd_restored"))
+    assert after_begin(steps) == [*DECIDE, "host_components", "restore_on_host counted", *DECIDE]
+    waits = [given.get("wait_for") for name, _host, given in steps if name == "host_components"]
+    assert waits == [*["none"] * len(HOSTS), *[None] * len(HOSTS)], "all are started before one is waited for"
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "first"),
+    [("main", "StartServers", True), ("undo", "StartAll", True), ("release", "StartAll", False)],
+)
+def test_api_servers_start_before_all_else_is_looked_at_where_nobody_is_served(
+    tmp_path: Path, entry: str, name: str, *, first: bool
+) -> None:
+    # The stages go no further here than to their begin.
+    stages = {"journal__chosen": [{"failed": True, "msg": "that is all"}]}
+    steps = played(tmp_path, step(name, "stages"), entry=entry, code=2, **stages)
+    names = order_of(steps)
+    assert names[names.index("restore next") :] == [
+        *("restore next", "journal written", *(["host_components"] if first else []), "journal chosen")
+    ]
+    given = [given for each, _host, given in steps if each == "host_components"]
+    assert given == [{"components": ["karmada-apiserver"], "restart": False, "wait_for": "none"}] * len(given)
+
+
 def test_nobody_looks_once_more_when_the_goal_is_reached(tmp_path: Path) -> None:
     steps = played(tmp_path, step("StopWriters", "stopped"), step("Compare", goes_on=False))
     assert after_begin(steps) == [*DECIDE, "host_components", *DECIDE]
@@ -212,8 +246,8 @@ def test_what_went_wrong_with_an_earlier_backup_is_not_told_of_a_later_one(tmp_p
 def test_members_are_asked_again_until_they_agree(tmp_path: Path) -> None:
     prove = step("Prove", "counted")
     steps = played(tmp_path, prove, {**prove, "again": True})
-    configured, asked = "host_components", "restore_on_host counted"
-    assert after_begin(steps) == [*DECIDE, configured, asked, *DECIDE, asked, *DECIDE]
+    asked = "restore_on_host counted"
+    assert after_begin(steps) == [*DECIDE, asked, *DECIDE, asked, *DECIDE]
     assert [(each["step"], each["last"]) for each in decisions(steps)] == [
         ("", False),
         ("Prove", False),

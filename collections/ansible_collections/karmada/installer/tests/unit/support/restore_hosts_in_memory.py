@@ -261,6 +261,7 @@ class Role:
         self.world, self.goal, self.runs = world, goal, world.runs()
         self.asked = Asked(confirm=confirm, keys=("a key",), **asked)
         self.taken: list[Step] = []
+        self.rests: list[str] = []
         self.troubles: list[str] = []
 
     def action(self) -> Restoring:
@@ -305,17 +306,27 @@ class Role:
     def etcd_started(self) -> None:
         self.on_hosts([ETCD.name])
 
-    def counted(self, works: int = 3) -> None:
-        self.on_hosts([ETCD.name])
+    def etcd_restored(self) -> None:
+        self.etcd_started()
+        self.counted()
+
+    def stopped(self, components: frozenset[str]) -> None:
+        """Etcd when nothing on any host needs it any more."""
+        for part in (components - {ETCD.name}, components & {ETCD.name}):
+            if part:
+                self.on_hosts(on_hosts.on_a_host(part))
+
+    def counted(self, works: int = 3, revision: int = REVISION) -> None:
         for name in MEMBERS:
             noted = self.runs.handover.observed(name).restore
-            told = {"hash": {"revision": REVISION, "value": 7, "compacted": 1}, "counts": {"works": works}}
+            told = {"hash": {"revision": revision, "value": 7, "compacted": 1}, "counts": {"works": works}}
             self.runs.see(**{name: {"restore": {**noted, **told}}})
 
     def rest(self, step: Step, tasks: str) -> Done:
         """What tasks of the role do of a step."""
+        self.rests.append(tasks)
         if tasks == on_hosts.STOPPED:
-            self.on_hosts(on_hosts.on_a_host(concerned(step)))
+            self.stopped(concerned(step, on_hosts.OnHosts.stops))
         elif tasks == "stages":
             self.on_hosts(list(BY_NAME))
         elif tasks == on_hosts.HELD:
@@ -329,6 +340,7 @@ class Role:
         else:
             {
                 on_hosts.PREPARED: self.prepared,
+                on_hosts.ETCD_RESTORED: self.etcd_restored,
                 on_hosts.ETCD_STARTED: self.etcd_started,
                 on_hosts.COUNTS: self.counted,
             }[tasks]()

@@ -25,6 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hos
 from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_memory import (
     FORMER,
     MEMBERS,
+    REVISION,
     Role,
     World,
     assert_quarantined,
@@ -55,6 +56,23 @@ def test_a_restore_ends_in_quarantine_and_a_release_lets_it_work(world: World) -
     assert {each.authorities for each in world.api_servers()} == {2}
     assert (stored(world).step, stored(world).aside) == ("Released", ("gen-1",))
     assert all("gen-1" in world.machines[name].folders for name in MEMBERS), "data is never deleted"
+
+
+def test_hosts_are_looked_at_twice_while_nobody_is_served(world: World) -> None:
+    role = take_steps(world, Goal.QUARANTINE)
+    until = role.rests.index(on_hosts.STOPPED)
+    assert role.rests[until:] == [on_hosts.STOPPED, on_hosts.STOPPED, on_hosts.ETCD_RESTORED, "stages"]
+    assert {Step.SWITCH, Step.START_ETCD, Step.PROVE} <= set(role.taken)
+
+
+def test_members_are_asked_again_whose_first_answers_are_no_proof(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, answers = Role.counted, iter([REVISION - 1])
+    monkeypatch.setattr(Role, "counted", lambda self: counted(self, revision=next(answers, REVISION)))
+    role = take_steps(world, Goal.QUARANTINE)
+    assert role.rests[-3:] == [on_hosts.ETCD_RESTORED, on_hosts.COUNTS, "stages"]
+    assert_quarantined(world)
 
 
 @pytest.mark.parametrize("goal", [Goal.QUARANTINE, Goal.RELEASE])
