@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     known_flags,
     releases,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, ETCD, PROGRAMS
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import (
     Component,
@@ -148,7 +149,13 @@ class Etcd:
                 for name, content in pki_files.contents(files, self.found.material, layout).items():
                     (folder / name).write_bytes(content)
         configuration = etcd_configuration.of_member(
-            member, layout, token="t", existing=False, generation=1, extra=extra or {}
+            member,
+            layout,
+            token="t",
+            existing=False,
+            generation=1,
+            extra=extra or {},
+            record=EtcdMemberState(member.name, "a1"),
         )
         # All at once: a free port may begin with the digits of one of etcd's own.
         free = {str(port): ports[name] for name, port in ETCD.ports.items()}

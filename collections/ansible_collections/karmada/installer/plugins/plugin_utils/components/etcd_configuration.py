@@ -12,6 +12,12 @@ from .ip_families import bracketed
 from .table import ETCD, ETCD_PEER_COMMON_NAME
 from .types import EtcdMember, Layout
 
+#: A member compares its content with that of the others when it discards revisions; with data also before it serves.
+_CHECKS = "CompactHashCheck=true,InitialCorruptCheck=true"
+#: Where all start with data at once, none answers the others before it serves, and each waits seven seconds for each of
+#: them (etcd 3.6, ``server/embed/etcd.go`` and ``server/etcdserver/corrupt.go``), while nobody is served.
+_CHECKS_AT_FIRST = "InitialCorruptCheck=false,CompactHashCheck=true"
+
 
 def of_member(
     member: EtcdMember,
@@ -36,7 +42,8 @@ def of_member(
     a command line is not.
 
     A member that is added has a data directory of its own, and starts with the members that etcd named when it was
-    added; the first ones start with one another.
+    added; the first ones start with one another, and compare nothing then: what they have was made of one snapshot, and
+    is compared when all of them answer.
     """
     of_record = record or EtcdMemberState(member.name)
     together = [member] if existing and of_record.id else layout.etcd_members
@@ -68,7 +75,7 @@ def of_member(
         "initial-cluster-token": token,
         "client-transport-security": tls("server", "server"),
         "peer-transport-security": {**tls("peer", "peer-client"), "allowed-cn": [ETCD_PEER_COMMON_NAME]},
-        "feature-gates": "CompactHashCheck=true,InitialCorruptCheck=true",
+        "feature-gates": _CHECKS if of_record.id else _CHECKS_AT_FIRST,
         "log-level": "info",
     }
     return {**configuration, **{key: _typed(key, value) for key, value in extra.items()}}
@@ -86,7 +93,8 @@ def folder_of(generation: int, record: EtcdMemberState | None = None) -> str:
 
 def read_at_start(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """The part of the configuration whose change restarts a member; the end of the bootstrap restarts none."""
-    return {**configuration, "initial-cluster-state": "", "initial-cluster": ""}
+    found = {**configuration, "initial-cluster-state": "", "initial-cluster": ""}
+    return {**found, "feature-gates": _CHECKS} if found.get("feature-gates") == _CHECKS_AT_FIRST else found
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")

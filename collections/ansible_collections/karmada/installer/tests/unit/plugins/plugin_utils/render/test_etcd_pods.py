@@ -185,3 +185,5 @@ def test_a_member_that_can_be_replaced_starts_with_its_data_only(
     assert len(found["initial-cluster"].split(",")) == names
     if names == 1:
         assert found["initial-cluster"] == f"prod-etcd-1={layout.etcd_members[1].peer_url}"
+    # Who is on record starts beside members that serve, and can compare its content with theirs.
+    assert ("InitialCorruptCheck=true" in found["feature-gates"]) == bool(record and record.id)

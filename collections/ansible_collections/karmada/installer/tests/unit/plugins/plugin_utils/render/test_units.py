@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.hosts import CONTROL_PLANE_ROLE, ETCD_ROLE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
@@ -241,10 +241,19 @@ def _leaves() -> list[str]:
 
 def test_neither_a_renewed_certificate_nor_the_end_of_the_bootstrap_restarts_etcd() -> None:
     of = instance()
-    first, renewed = tree(of, ETCD), tree(of, ETCD, bootstrapped=True)
+    members = (EtcdMemberState("cp1", "a1"),)
+    first, renewed = tree(of, ETCD), tree(of, ETCD, bootstrapped=True, members=members)
     assert content(first, "server/tls.crt") != content(renewed, "server/tls.crt")
-    assert content(first, "etcd.yaml") != content(renewed, "etcd.yaml")
+    before, after = (yaml.safe_load(content(each, "etcd.yaml")) for each in (first, renewed))
+    changed = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+    assert changed == {"initial-cluster", "initial-cluster-state", "feature-gates"}
     assert first["units"][0]["hash"] == renewed["units"][0]["hash"]
+
+
+def test_gates_of_the_document_restart_etcd() -> None:
+    gates = [{"feature-gates": f"InitialCorruptCheck={each}"} for each in ("true", "false")]
+    specs = [{}, *({"components": {"etcd": {"local": {"extraArgs": each}}}} for each in gates)]
+    assert len({_hash_with_fixed_keys(each, ETCD) for each in specs}) == len(specs)
 
 
 def test_resources_become_shares_and_limits() -> None:
