@@ -23,6 +23,7 @@ class ActionModule(HostAction):
     OPTIONS: ClassVar[dict[str, Any]] = {
         "state": {"type": "str", "choices": ["seen", "hashed"], "default": "seen"},
         "changing": {"type": "bool", "default": False},
+        "keep": {"type": "bool", "default": False},
         "replace": {"type": "list", "elements": "str", "default": []},
         "revision": {"type": "int", "default": 0},
     }
@@ -30,6 +31,8 @@ class ActionModule(HostAction):
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Ask it; a host without etcd is not asked, and one that cannot be asked is told by the report."""
         run = self.karmada
+        if arguments.get("keep") and (lost := self.keep_lock()):
+            return lost
         if self.seen.refusal or (arguments["changing"] and not self._is_due(arguments["replace"])):
             return {"changed": False, "asked": False}
         if not seen_on_hosts.is_asked(run, self.host_name):

@@ -20,7 +20,7 @@ class ActionModule(HostAction):
         "components": {"type": "list", "elements": "str", "default": list(BY_NAME), "choices": list(ON_HOSTS)},
         "state": {"type": "str", "default": "present", "choices": ["present", "stopped", "absent", "compared"]},
         "restart": {"type": "bool", "default": True},
-        "wait_for": {"type": "str", "default": "all", "choices": ["none", "started", "all"]},
+        "wait_for": {"type": "str", "default": "all", "choices": ["none", "running", "started", "all"]},
         "timeout": {"type": "int", "default": 120},
     }
 

@@ -118,4 +118,9 @@ wait:
   returned: for members on hosts
   type: bool
   sample: true
+done:
+  description: Whether the members are those of the document, by what they have just answered.
+  returned: for members on hosts
+  type: bool
+  sample: false
 """

@@ -30,7 +30,7 @@ class Turn:
     ``started``: start the member of ``host``; ``clients``: have clients connect to the members that stay;
     ``restarted``: restart what runs on ``host``, and wait for it unless ``wait`` is False; ``look``: only look again;
     empty: there is nothing to do any more. ``member`` is the name of the one that the step is about, and ``identity``
-    an ID that etcd is told.
+    an ID that etcd is told. ``done``: the members are those of the document, by what they have just answered.
     """
 
     step: str = ""
@@ -38,6 +38,7 @@ class Turn:
     member: str = ""
     identity: str = ""
     wait: bool = True
+    done: bool = False
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -106,7 +107,7 @@ def _turn_elsewhere(step: steps.Step | steps.Refusal | None) -> Turn:
             return Turn("led", leader, leader, identity)
         case steps.ClientsFollow():
             return Turn("clients")
-    return Turn() if step is None else LOOK_AGAIN
+    return Turn(done=True) if step is None else LOOK_AGAIN
 
 
 def _stop(run: Run, name: str) -> Turn | None:

@@ -187,6 +187,37 @@ def test_what_etcd_cannot_do_yet_is_said_and_is_no_change(code: int) -> None:
     assert etcd_member.change(etcd, "promoted", identity="a") == {"changed": False, "later": "it answers: no"}
 
 
+def test_a_member_is_added_as_soon_as_the_others_have_been_connected_for_long_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(etcd_member.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(etcd_member.time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
+    asked = list[float]()
+
+    def until(seconds: float, message: str) -> Any:
+        def answer(_path: str, _body: Any, _seconds: float) -> dict[str, Any]:
+            asked.append(clock[0])
+            if clock[0] < 100.0 + seconds:
+                raise MemberError(f"it answers: {message}", etcd_requests.UNAVAILABLE)
+            return {**LISTED, "member": {"ID": "11"}}
+
+        return answer
+
+    soon = "etcdserver: unhealthy cluster"
+    assert etcd_member.change(until(3, soon), "added", peer_url="https://b:2380", seconds=10)["added"] == "b"
+    assert 103.0 <= clock[0] < 103.5
+    clock[0] = 100.0
+    assert "unhealthy" in etcd_member.change(until(30, soon), "added", peer_url="https://b:2380", seconds=10)["later"]
+    assert clock[0] < 110.5
+    # Another refusal may come after etcd has done it.
+    clock[0] = 100.0
+    asked.clear()
+    unknown = until(3, "etcdserver: request timed out")
+    assert "timed out" in etcd_member.change(unknown, "added", peer_url="https://b:2380", seconds=10)["later"]
+    assert asked == [100.0]
+
+
 def test_a_refusal_that_will_not_pass_is_an_error() -> None:
     with pytest.raises(etcd_member.MemberError, match="no"):
         etcd_member.change(Answering(promote=etcd_requests.NOT_FOUND), "promoted", identity="a")
