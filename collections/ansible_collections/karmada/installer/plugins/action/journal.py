@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import former_connections
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
@@ -77,18 +78,23 @@ class OfControlPlane(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Take the step; as the journal is bookkeeping, none is a change of the control plane."""
-        state, due = arguments["state"], False
+        state, due, found = arguments["state"], False, dict[str, bool]()
         if state == "chosen" and run.store.later:
             _tell_kept_by_few(run)
             run.save(run.state)
         elif state == "opened":
             due = run.begin(asked=arguments["asked"])
+            views = [run.on_host(name) for name in run.hosts]
+            found = {
+                "members_answer": all(each.answers([ETCD.name]) for each in views),
+                "api_servers_answer": all(each.answers([KARMADA_APISERVER.name]) for each in views),
+            }
         elif state == "noted" and not run.check:
             _note(run, str(arguments["event"]))
         elif state in ("closed", "released") and not run.check:
             due = state == "closed" and run.finish()
             run.store.release_lock()
-        return {"changed": False, "due": due}
+        return {"changed": False, "due": due, **found}
 
 
 def _tell_kept_by_few(run: Run) -> None:

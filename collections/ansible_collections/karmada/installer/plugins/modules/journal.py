@@ -114,4 +114,15 @@ due:
   returned: for tasks that are about the state as one
   type: bool
   sample: true
+members_answer:
+  description: >-
+    With V(state=opened), whether all members of etcd on hosts were seen to answer that are neither to come nor to go.
+  returned: for tasks that are about the state as one
+  type: bool
+  sample: true
+api_servers_answer:
+  description: With V(state=opened), whether all API servers on hosts were seen to answer.
+  returned: for tasks that are about the state as one
+  type: bool
+  sample: true
 """

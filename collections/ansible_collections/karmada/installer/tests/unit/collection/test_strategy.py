@@ -154,3 +154,43 @@ def in_words(steps: list[dict[str, Any]]) -> list[str]:
         if step != "etcd_members clients_followed":
             found.append(words.get(step, step))
     return found
+
+
+#: Calls for units of an install on hosts that run, by what is asked for; each is for all hosts.
+ALWAYS = ["compared", "all, as they run", "all"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "more"),
+    [
+        ({}, set()),
+        ({"members": False}, {"etcd, as they run"}),
+        ({"servers": False}, {"etcd karmada-apiserver, as they run"}),
+        # Somebody has to be waited for.
+        ({"done": False}, {"etcd karmada-apiserver, as they run"}),
+        ({"reason": "it starts"}, {"servers behind it, as they run"}),
+    ],
+)
+def test_units_that_answer_are_not_started_and_waited_for_at_each_stage(
+    changed: dict[str, Any], more: set[str], tmp_path: Path
+) -> None:
+    told = {"members": True, "servers": True, "done": True, "reason": "", **changed}
+    due = {"changed": False, "due": True, "members_answer": told["members"], "api_servers_answer": told["servers"]}
+    units = {"karmada-prod-webhook.service": {"program": "/bin/it", "reason": told["reason"]}}
+    answers = {
+        "journal": due,
+        "host_components": {"changed": False, "changes": [], "outdated": [], "units": units},
+        "etcd_members next": {**NO_STEP, "done": told["done"]},
+    }
+    output, steps = installed(tmp_path, "forks = 5", **answers)
+    asked = [asked_of_units(each) for each in given(steps, "host_components")]
+    assert sorted(asked) == sorted([*ALWAYS, *more] * len(NAMES)), output
+
+
+def asked_of_units(step: dict[str, Any]) -> str:
+    """What a step with units is about, in words."""
+    if step.get("state") == "compared":
+        return "compared"
+    components = step.get("components", ["all"])
+    name = "servers behind it" if "karmada-webhook" in components else " ".join(components)
+    return name if step.get("restart", True) else f"{name}, as they run"
