@@ -90,7 +90,7 @@ class OfControlPlane(KarmadaAction):
                 "api_servers_answer": all(each.answers([KARMADA_APISERVER.name]) for each in views),
             }
         elif state == "noted" and not run.check:
-            _note(run, str(arguments["event"]))
+            due = _note(run, str(arguments["event"]))
         elif state in ("closed", "released") and not run.check:
             due = state == "closed" and run.finish()
             run.store.release_lock()
@@ -105,16 +105,22 @@ def _tell_kept_by_few(run: Run) -> None:
             run.handover.note(name, told=(*told, text))
 
 
-def _note(run: Run, event: str) -> None:
-    """Record a fact that later runs need; other steps write it to the hosts."""
+def _note(run: Run, event: str) -> bool:
+    """Record a fact that later runs need; other steps write it to the hosts.
+
+    Returns whether the hosts must have it before anything else happens: whoever does not know that etcd has begun its
+    life would have it begin another one. All else that is noted, another run would see.
+    """
+    first = event == "etcd_bootstrapped" and not run.state.etcd.bootstrapped
     if event == "etcd_bootstrapped":
-        if not run.state.etcd.bootstrapped:
+        if first:
             run.etcd_bootstrapped()
         members_on_hosts.note(run)
     elif event == "hosts_left":
         run.hosts_left()
     elif event == "restarted":
         former_connections.ended(run)
+    return first
 
 
 def _told(before: Kept, after: Stored, kept: Mapping[str, Any]) -> Iterator[str]:

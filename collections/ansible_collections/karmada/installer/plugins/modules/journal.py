@@ -110,7 +110,9 @@ changed:
   type: bool
   sample: false
 due:
-  description: With V(state=opened), whether there is anything to do on hosts; with V(state=closed), whether there was.
+  description: >-
+    With V(state=opened), whether there is anything to do on hosts; with V(state=closed), whether there was. With
+    V(state=noted), whether the hosts must have it before the run goes on.
   returned: for tasks that are about the state as one
   type: bool
   sample: true
