@@ -123,4 +123,14 @@ done:
   returned: for members on hosts
   type: bool
   sample: false
+follows:
+  description: The host whose API server is to use the member there after this step; empty if there is none.
+  returned: for members on hosts
+  type: str
+  sample: etcd4
+before:
+  description: The host whose API server has done so before, and has to answer first; empty if there is none.
+  returned: for members on hosts
+  type: str
+  sample: ""
 """

@@ -99,7 +99,7 @@ class HostView:
 
     def answers(self, names: Iterable[str]) -> bool:
         """Return whether all units of these components were seen to run and to answer here."""
-        seen = self.run.observed[self.host.name].units
+        seen = self.run.handover.observed(self.host.name).units
         wanted = [each for each in self.components(names) if not self._is_changing(each)]
         found = [seen.get(units.unit_name(self.run.instance, each)) for each in wanted]
         return all(each is not None and not each.reason for each in found)

@@ -137,6 +137,30 @@ def test_each_step_with_members_of_etcd_is_taken_by_one_host_and_then_all_are_as
     assert found[begins:][found[begins:].index("the rest") :].count("asked") == len(NAMES), "for the report"
 
 
+def test_an_api_server_restarts_for_its_new_member_when_the_one_before_it_answers(tmp_path: Path) -> None:
+    def promoted(name: str, before: str = "") -> dict[str, Any]:
+        step = {"step": "promoted", "host": "cp1", "member": name, "follows": name, "before": before}
+        return {**NO_STEP, **step, "done": False}
+
+    decided = [promoted("cp2"), promoted("cp3", "cp2"), promoted("cp3", "cp2"), {**NO_STEP, "before": "cp3"}]
+    # The second one gets its vote at the second try.
+    votes = [{"changed": True}, {"changed": False, "later": "not yet"}, {"changed": True}]
+    output, steps = installed(tmp_path, "forks = 5", **{"etcd_members next": decided, "etcd_change promoted": votes})
+    clients = ["karmada-apiserver", "karmada-aggregated-apiserver", "karmada-search"]
+    found = [
+        f"{each['state']} {each['member']}"
+        if each["step"] == "etcd_change"
+        else f"{'restart' if each.get('restart', True) else 'see'} {each['host']}, {each.get('wait_for', 'all')}"
+        for each in steps
+        if each["step"] == "etcd_change" or each.get("components") == clients
+    ]
+    assert found == [
+        *("promoted cp2", "restart cp2, none"),
+        *("promoted cp3", "promoted cp3", "see cp2, all", "restart cp3, none"),
+        "see cp3, all",
+    ], output
+
+
 def in_words(steps: list[dict[str, Any]]) -> list[str]:
     """Steps of the loop over members of etcd, and those of which it is told when they come."""
     words = {"etcd_member": "asked", "etcd_members next": "decided", "journal written": "noted", "journal kept": "kept"}

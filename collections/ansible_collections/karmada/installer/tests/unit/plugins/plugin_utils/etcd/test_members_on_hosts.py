@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import UnitStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import Asked
 from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memory import (
@@ -78,6 +79,35 @@ def test_each_member_that_comes_has_its_vote_before_the_next_is_added(installed:
     taken = installed(1).bring_to(hosts(names(1, 2, 3)))
     steps = [each for each in taken if each.split()[0] in ("added", "promoted") and not each.endswith("later")]
     assert steps == ["added cp2", "promoted cp2", "added cp3", "promoted cp3"]
+
+
+def test_api_servers_use_the_members_on_their_hosts_one_after_the_other(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each while the next member comes: it is waited for before another one restarts, and at the end."""
+    decide, turns = members_on_hosts.decide, list[members_on_hosts.Turn]()
+
+    def deciding(run: Run, *more: Any) -> members_on_hosts.Turn:
+        for number in range(1, 6):
+            # That of cp4 was not seen to answer: it comes only now.
+            status = UnitStatus("/bin/kube-apiserver", "it does not answer" if number == 4 else "")
+            run.handover.note(f"cp{number}", units={"karmada-prod-apiserver.service": status})
+        turns.append(decide(run, *more))
+        return turns[-1]
+
+    monkeypatch.setattr(members_on_hosts, "decide", deciding)
+    world = installed(1)
+    world.bring_to(hosts(names(1, 2, 3, 4, 5)))
+    following = [(each.step, each.follows, each.before) for each in turns if each.follows or each.before]
+    assert following == [
+        ("promoted", "cp2", ""),
+        ("promoted", "cp3", "cp2"),
+        ("promoted", "cp5", "cp3"),
+        ("", "", "cp5"),
+    ]
+    turns.clear()
+    world.bring_to([*hosts(names(1, 2, 3, 4, 5)), {"name": "etcd6", "address": "192.0.2.6", "roles": ["etcd"]}][1:])
+    assert [(each.follows, each.before) for each in turns if each.follows or each.before] == [], "it is no API server's"
 
 
 def test_a_run_with_nothing_to_do_takes_no_step(installed: Installed) -> None:

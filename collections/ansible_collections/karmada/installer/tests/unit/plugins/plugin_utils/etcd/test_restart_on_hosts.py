@@ -133,4 +133,6 @@ def test_one_that_does_not_answer_is_restarted_first(installed: Installed) -> No
         "identity": "",
         "wait": True,
         "done": False,
+        "follows": "",
+        "before": "",
     }
