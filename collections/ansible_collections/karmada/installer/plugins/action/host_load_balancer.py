@@ -32,7 +32,8 @@ class ActionModule(HostAction):
         """Converge the host; one that is no load balancer loses its parts; if ``ended``, only if another serves."""
         run, state = self.karmada, arguments["state"]
         if state == "looked_for":
-            return self._missing()
+            # What serves has its programs.
+            return {"changed": False, "missing": []} if self.seen.balances else self._missing()
         if state == "installed":
             return self._installed(arguments["packages"])
         if state in ("held", "released"):

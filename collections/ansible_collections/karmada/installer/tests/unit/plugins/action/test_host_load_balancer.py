@@ -51,7 +51,9 @@ def done(runs: Runs, host: str, state: str = "ended") -> tuple[Object, list[Obje
     action._task = SimpleNamespace(check_mode=False, delegate_to=host)
     trees: list[Object] = []
 
-    def on_host(_module: str, **arguments: Any) -> Object:
+    def on_host(module: str, **arguments: Any) -> Object:
+        if module == "ansible.builtin.stat":
+            return {"stat": {"exists": False}}
         trees.append(json.loads(arguments["tree"]))
         return {"changed": True, "changes": ["something"]}
 
@@ -105,6 +107,8 @@ def test_one_that_serves_and_is_as_it_should_be_is_not_done_again(
     assert compared(runs, changes, **reasons) is right
     found, _ = done(runs, "cp1")
     assert found["in_turn"] == ([] if right else ["cp1"])
+    # Whether it has the programs need not be asked.
+    assert done(runs, "cp1", "looked_for")[0]["missing"] == ([] if right else ["haproxy", "keepalived"])
     # Others end all the same, as it serves.
     assert len(done(runs, "cp2")[1]) == 1
 
