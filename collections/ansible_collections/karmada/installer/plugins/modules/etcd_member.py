@@ -34,7 +34,8 @@ options:
     default: false
   keep:
     description: >-
-      Renew the lock of the host besides, if no step has lately: it may have to wait for long until it is its turn.
+      Write the state of the run to the host before, if the host lacks it. Otherwise renew its lock, if no step has
+      lately: it may have to wait for long until it is its turn.
     type: bool
     default: false
   replace:

@@ -185,10 +185,11 @@ class HostsOfEtcd:
         What it has only handed on to its own steps is lost with a run that is killed.
         """
         run, self.taken = self.run(entries), []
-        self._written(run)
         wanted = {entry["name"] for entry in entries if "etcd" in entry["roles"]}
         try:
             for _ in range(300):
+                # Hosts get what came of the step before with the question.
+                self._written(run)
                 self.ask(run)
                 turn = members_on_hosts.decide(run, timeout, replace)
                 if not turn.step:
