@@ -21,6 +21,9 @@ _SAID = {
 }
 #: State → change of a member, as the report tells it.
 _CHANGES = {"promoted": "created", "removed": "deleted"}
+#: Seconds for which a host repeats a request while members have not been connected for long enough: twice the five that
+#: etcd wants. Another look at all hosts takes longer than another request.
+_CONNECT_SECONDS = 10
 
 
 class ActionModule(HostAction):
@@ -50,6 +53,7 @@ class ActionModule(HostAction):
             folder=question["folder"],
             identity=arguments["identity"],
             peer_url=component_hosts.etcd_member(self.karmada.spec, host).peer_url,
+            seconds=_CONNECT_SECONDS,
         )
         if found.get("failed") or self._task.check_mode:
             return found

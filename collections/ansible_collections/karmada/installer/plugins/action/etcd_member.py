@@ -14,15 +14,18 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import hashed_bytes
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_answer
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_copy import HostCopy
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 
 
-class ActionModule(HostAction):
+class ActionModule(HostCopy):
     """Ask the member of a host how it is, and hand that on."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "state": {"type": "str", "choices": ["seen", "hashed"], "default": "seen"},
         "changing": {"type": "bool", "default": False},
+        "keep": {"type": "bool", "default": False},
         "replace": {"type": "list", "elements": "str", "default": []},
         "revision": {"type": "int", "default": 0},
     }
@@ -30,6 +33,12 @@ class ActionModule(HostAction):
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Ask it; a host without etcd is not asked, and one that cannot be asked is told by the report."""
         run = self.karmada
+        if arguments.get("keep"):
+            stored = self.state_to_write(needed=True)
+            if stored is not None:
+                return self._written_and_asked(stored)
+            if lost := self.keep_lock():
+                return lost
         if self.seen.refusal or (arguments["changing"] and not self._is_due(arguments["replace"])):
             return {"changed": False, "asked": False}
         if not seen_on_hosts.is_asked(run, self.host_name):
@@ -48,6 +57,20 @@ class ActionModule(HostAction):
         answer = found["answer"] if not refusal else {"message": refusal[: host_answer.TEXT]}
         self.note(etcd={**self.seen.etcd, **answer} if arguments["state"] == "hashed" else answer)
         return {"changed": False, "asked": not answer.get("message")}
+
+    def _written_and_asked(self, stored: Stored) -> dict[str, Any]:
+        """Write a state to the host, and ask its member, in one round trip."""
+        run, asked = self.karmada, seen_on_hosts.is_asked(self.karmada, self.host_name)
+        wanted = {"name": run.name, "holder": run.holder, "state": "written", **self.written(stored)}
+        if asked:
+            wanted["member"] = on_hosts.question(run, self.host_name)
+        found = self.on_host("_host_state", **wanted)
+        if found.get("failed"):
+            return found
+        self.note_written(stored)
+        if asked:
+            self.note(etcd=found["answer"])
+        return {"changed": False, "asked": asked and not found["answer"].get("message")}
 
     def _is_due(self, replace: Sequence[str]) -> bool:
         """Return whether members are to change. A state that cannot be read is told by preflight, with all else."""

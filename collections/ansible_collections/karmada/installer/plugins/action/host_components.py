@@ -20,7 +20,7 @@ class ActionModule(HostAction):
         "components": {"type": "list", "elements": "str", "default": list(BY_NAME), "choices": list(ON_HOSTS)},
         "state": {"type": "str", "default": "present", "choices": ["present", "stopped", "absent", "compared"]},
         "restart": {"type": "bool", "default": True},
-        "wait_for": {"type": "str", "default": "all", "choices": ["none", "started", "all"]},
+        "wait_for": {"type": "str", "default": "all", "choices": ["none", "running", "started", "all"]},
         "timeout": {"type": "int", "default": 120},
     }
 
@@ -64,10 +64,26 @@ class ActionModule(HostAction):
 
     def _hand_on(self, found: Object, tree: Object, arguments: Object) -> None:
         if arguments["state"] == "compared":
-            self.note(differs=bool(found.get("changed")))
+            balances = self.view.is_load_balancer and _is_right(found, self.view.load_balancer_tree())
+            self.note(differs=bool(found.get("changed")), balances=balances)
         elif arguments["state"] == "present" and not self._task.check_mode and not found.get("failed"):
             # The next step needs the keys that this one has written.
             files = {file["path"]: file["content"] for file in tree["files"]}
             self.note(files={**self.seen.files, **files})
         if found.get("units"):
             self.note_units(found["units"])
+
+
+def _is_right(found: Object, tree: Object) -> bool:
+    """Return whether a host has this tree as it should be, and its units answer.
+
+    ``found`` is what the host has told of a larger tree that it was compared with.
+    """
+    named = {each["path"] for part in ("directories", "files") for each in tree[part]}
+    named |= {each["name"] for part in ("users", "units") for each in tree[part]}
+    folders = tuple(f"{folder}/" for folder in tree["folders"])
+    wrong = [change.rpartition(" ")[2] for change in found.get("changes", ())]
+    if found.get("failed") or any(each in named or each.startswith(folders) for each in wrong):
+        return False
+    seen = found.get("units", {})
+    return all(unit["name"] in seen and not seen[unit["name"]]["reason"] for unit in tree["units"])

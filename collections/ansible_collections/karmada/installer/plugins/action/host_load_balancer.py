@@ -32,14 +32,16 @@ class ActionModule(HostAction):
         """Converge the host; one that is no load balancer loses its parts; if ``ended``, only if another serves."""
         run, state = self.karmada, arguments["state"]
         if state == "looked_for":
-            return self._missing()
+            # What serves has its programs.
+            return {"changed": False, "missing": []} if self.seen.balances else self._missing()
         if state == "installed":
             return self._installed(arguments["packages"])
         if state in ("held", "released"):
             tree = json.dumps(load_balancer.packages(run.instance))
             return self.on_host("_host_tree", tree=tree, state="held" if state == "held" else "present")
         serving, coming = load_balancer.in_turn(run.instance, {name: seen.files for name, seen in run.observed.items()})
-        nothing = {"changed": False, "changes": [], "in_turn": serving + coming}
+        left = [name for name in serving + coming if not run.observed[name].balances]
+        nothing = {"changed": False, "changes": [], "in_turn": left}
         wanted = not self.leaves and self.view.is_load_balancer
         if state == "ended" and (wanted or not serving or self.seen.refusal):
             # If no other host serves the address, it stays until the new load balancers do.

@@ -3,22 +3,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import former_connections
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import inventory_variables
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_copy import HostCopy
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import Lost
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Kept, Stored
 
 #: States for one copy, on a host. ``released`` is for both: a host has a lock, too.
 OF_HOSTS = ("written", "kept", "absent")
@@ -34,17 +32,6 @@ OPTIONS: dict[str, Any] = {
     "asked": {"type": "bool", "default": False},
     "required": {"type": "bool", "default": True},
 }
-
-#: Notes of the report on a host without an API server that held a copy: one that an earlier version of this collection
-#: gave it, or one that no run has left there.
-KEYS_TAKEN = (
-    "it had the keys of all authorities from an earlier time, and has no API server; this run took them away. If "
-    "others could read them there, renew the authorities"
-)
-COPY_TAKEN = (
-    "it held a copy of a state of the installer that is none of this control plane's, and has no API server; this run "
-    "took it away"
-)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
@@ -77,18 +64,23 @@ class OfControlPlane(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Take the step; as the journal is bookkeeping, none is a change of the control plane."""
-        state, due = arguments["state"], False
+        state, due, found = arguments["state"], False, dict[str, bool]()
         if state == "chosen" and run.store.later:
             _tell_kept_by_few(run)
             run.save(run.state)
         elif state == "opened":
             due = run.begin(asked=arguments["asked"])
+            views = [run.on_host(name) for name in run.hosts]
+            found = {
+                "members_answer": all(each.answers([ETCD.name]) for each in views),
+                "api_servers_answer": all(each.answers([KARMADA_APISERVER.name]) for each in views),
+            }
         elif state == "noted" and not run.check:
-            _note(run, str(arguments["event"]))
+            due = _note(run, str(arguments["event"]))
         elif state in ("closed", "released") and not run.check:
             due = state == "closed" and run.finish()
             run.store.release_lock()
-        return {"changed": False, "due": due}
+        return {"changed": False, "due": due, **found}
 
 
 def _tell_kept_by_few(run: Run) -> None:
@@ -99,29 +91,25 @@ def _tell_kept_by_few(run: Run) -> None:
             run.handover.note(name, told=(*told, text))
 
 
-def _note(run: Run, event: str) -> None:
-    """Record a fact that later runs need; other steps write it to the hosts."""
+def _note(run: Run, event: str) -> bool:
+    """Record a fact that later runs need; other steps write it to the hosts.
+
+    Returns whether the hosts must have it before anything else happens: whoever does not know that etcd has begun its
+    life would have it begin another one. All else that is noted, another run would see.
+    """
+    first = event == "etcd_bootstrapped" and not run.state.etcd.bootstrapped
     if event == "etcd_bootstrapped":
-        if not run.state.etcd.bootstrapped:
+        if first:
             run.etcd_bootstrapped()
         members_on_hosts.note(run)
     elif event == "hosts_left":
         run.hosts_left()
     elif event == "restarted":
         former_connections.ended(run)
+    return first
 
 
-def _told(before: Kept, after: Stored, kept: Mapping[str, Any]) -> Iterator[str]:
-    """Texts for the report about the state that a host had ``before`` it was given what it keeps now."""
-    # The one that each host had is among the predecessors of the new one.
-    if before.digest not in after.lineage and (said := before.unlike(after)):
-        yield said
-    if before.copies and not kept["files"]:
-        known = any(copy.digest in (after.digest, *after.lineage) for copy in before.copies)
-        yield KEYS_TAKEN if known else COPY_TAKEN
-
-
-class OnHost(HostAction):
+class OnHost(HostCopy):
     """Copy of the state on one host, and the lock there."""
 
     OPTIONS: ClassVar[dict[str, Any]] = OPTIONS
@@ -143,18 +131,16 @@ class OnHost(HostAction):
             if not seen.stored.serial:
                 return {"changed": False}
             state = "absent"
-        stored = self._stored(needed=arguments["required"])
+        stored = self.state_of_run(needed=arguments["required"])
         if self._task.check_mode or (state != "released" and stored is None):
             return {"changed": False}
-        if stored and state == "written" and not self._lacks(stored, needed=arguments["required"]):
+        if stored and state == "written" and self.state_to_write(needed=arguments["required"]) is None:
             return {"changed": False}
         if seen.refusal:
             # It was unreachable when this run began, or belonged to somebody else.
             return {"changed": False}
-        act = partial(self.on_host, "_host_state", name=run.name, state=state, holder=run.holder)
-        if stored and state == "written":
-            kept = stored.for_host(run.hosts[self.host_name])
-            act = partial(act, content=json.dumps(kept), expected=self._expected)
+        more = self.written(stored) if stored and state == "written" else {}
+        act = partial(self.on_host, "_host_state", name=run.name, state=state, holder=run.holder, **more)
         if arguments["required"]:
             found = act()
         else:
@@ -163,33 +149,5 @@ class OnHost(HostAction):
                 self.note(lost=Lost(self._task.name, refusal))
                 return {"changed": False}
         if stored and state == "written" and not found.get("failed"):
-            self.note(stored=Kept.of(kept), told=(*seen.told, *_told(seen.stored, stored, kept)))
+            self.note_written(stored)
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}
-
-    def _stored(self, *, needed: bool) -> Stored | None:
-        """State that the run continues from. None beneath a control plane in pods: its state is in the host cluster.
-
-        Also None if hosts disagree on it; raises ProblemsError instead if it is ``needed``, before the first change.
-        """
-        try:
-            return self.karmada.store.stored
-        except ProblemsError:
-            if needed:
-                raise
-            return None
-
-    @property
-    def _expected(self) -> str:
-        """Digest of the state on this host as this run has read it; empty without one."""
-        kept = self.seen.stored
-        return kept.digest if kept.serial else ""
-
-    def _lacks(self, stored: Stored, *, needed: bool) -> bool:
-        """Return whether the state must be written to this host.
-
-        Not ``needed`` after a run that ended before its first change: then it is not written if no host has a state.
-        """
-        kept = self.karmada.store.kept_by_hosts.get(self.host_name)
-        if stored.is_kept(self.karmada.hosts[self.host_name], kept):
-            return False
-        return needed or any(each.stored.serial for each in self.karmada.observed.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
@@ -19,6 +20,8 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
 
 CONNECT_SECONDS = 5.0
 _MOST_BYTES = 4 * 1024 * 1024
+#: Seconds between two requests for a change that etcd refuses until members have been connected for a while.
+_PAUSE = 0.2
 #: Part of a message that is handed on.
 _MESSAGE = 500
 #: Numbers of a status that are handed on.
@@ -209,12 +212,24 @@ def has_data(system: System, folder: str) -> bool:
     return (system.path(folder) / "member" / "wal").is_dir()
 
 
-def change(post: etcd_requests.Post, state: str, *, identity: str = "", peer_url: str = "") -> dict[str, Any]:
+def change(
+    post: etcd_requests.Post, state: str, *, identity: str = "", peer_url: str = "", seconds: float = 0.0
+) -> dict[str, Any]:
     """Change the members: add, promote or remove one, or have another one lead; in the form that an answer may have.
 
     ``later`` says why it cannot be done yet, ``known`` are the members after it, ``added`` is the ID of the new one.
-    A member that is none any more counts as removed. Raises MemberError for a refusal that will not pass.
+    A member that is none any more counts as removed. While etcd waits until members have been connected for a while, it
+    is asked again, for as many ``seconds``. Raises MemberError for a refusal that will not pass.
     """
+    deadline = time.monotonic() + seconds
+    while True:
+        found = _change_once(post, state, identity, peer_url)
+        if etcd_requests.SOON not in found.get("later", "") or time.monotonic() > deadline:
+            return found
+        time.sleep(_PAUSE)
+
+
+def _change_once(post: etcd_requests.Post, state: str, identity: str, peer_url: str) -> dict[str, Any]:
     try:
         if state == "added":
             return _changed(etcd_requests.add_learner(post, [peer_url]))

@@ -30,6 +30,9 @@ FAILED_PRECONDITION, OUT_OF_RANGE, UNAVAILABLE = 9, 11, 14
 #: changed five seconds ago (``strict-reconfig-check``), an election.
 LATER = frozenset({FAILED_PRECONDITION, UNAVAILABLE, DEADLINE_EXCEEDED})
 
+#: What it says while it has not connected to all members for five seconds yet; it has changed nothing then.
+SOON = "unhealthy cluster"
+
 
 @dataclass(frozen=True)
 class Member:

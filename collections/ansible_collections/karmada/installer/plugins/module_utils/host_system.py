@@ -10,7 +10,8 @@ import contextlib
 import os
 import pwd
 import subprocess
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,6 +137,25 @@ def units(system: System, names: Iterable[str]) -> dict[str, Unit]:
             in_transition=values.get("Job", "0") not in ("", "0"),
         )
     return found
+
+
+def wait_until_running(
+    system: System, names: Iterable[str], timeout: float, meanwhile: Callable[[], object] = lambda: None
+) -> None:
+    """Wait until systemd has started these units, or one of them has ended again; at most ``timeout`` seconds.
+
+    A unit of type ``notify`` runs once it says so itself. ``meanwhile`` is called before each look; it may raise.
+    """
+    deadline, names = time.monotonic() + timeout, list(names)
+    began = {name: unit.restarts for name, unit in units(system, names).items()}
+    while True:
+        meanwhile()
+        now = units(system, names)
+        starting = any(unit.in_transition or unit.active == "activating" for unit in now.values())
+        ended = any(unit.restarts > began[name] for name, unit in now.items())
+        if not starting or ended or time.monotonic() > deadline:
+            return
+        time.sleep(0.1)
 
 
 def read(path: Path) -> bytes | None:

@@ -46,6 +46,12 @@ options:
     description: The URL at which the other members reach the one that is added.
     type: str
     default: ""
+  seconds:
+    description: >-
+      For how long the request is repeated while etcd refuses it because members have not been connected for five
+      seconds.
+    type: int
+    default: 0
 attributes:
   check_mode:
     support: full
@@ -109,6 +115,7 @@ def main() -> None:
             "folder": {"type": "str", "required": True},
             "identity": {"type": "str", "default": ""},
             "peer_url": {"type": "str", "default": ""},
+            "seconds": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
@@ -122,7 +129,8 @@ def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, A
         post = etcd_member.poster(system, wanted["url"], wanted["folder"])
         if check:
             return {"changed": True}
-        return etcd_member.change(post, wanted["state"], identity=wanted["identity"], peer_url=wanted["peer_url"])
+        told = {name: wanted[name] for name in ("identity", "peer_url", "seconds")}
+        return etcd_member.change(post, wanted["state"], **told)
 
 
 if __name__ == "__main__":

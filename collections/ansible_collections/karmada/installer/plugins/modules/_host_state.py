@@ -71,6 +71,11 @@ options:
       nothing is written.
     type: str
     default: ""
+  member:
+    description: >-
+      The member of etcd to ask after V(state=written), with C(url), C(folder) and C(data) as for
+      M(karmada.installer._etcd_member). Nobody is asked without it.
+    type: dict
 attributes:
   check_mode:
     support: full
@@ -97,6 +102,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+answer:
+  description: What the member told, as M(karmada.installer._etcd_member) returns it.
+  returned: when one was asked
+  type: dict
 stored:
   description: What is kept of the state, C(serial), C(files), C(digest), C(lineage) and C(previous).
   returned: when it was read
@@ -121,6 +130,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import (
+    etcd_member,
     host_lock,
     host_module,
     host_program_files,
@@ -148,6 +158,7 @@ def main() -> None:
             "folders": {"type": "list", "elements": "str", "default": []},
             "content": {"type": "str", "no_log": True},
             "expected": {"type": "str", "default": ""},
+            "member": {"type": "dict"},
         },
         required_if=[("state", "written", ["content"])],
         supports_check_mode=True,
@@ -175,7 +186,10 @@ def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, A
                 host_snapshot.remove(system, name)
             if state == "written":
                 content = json.loads(wanted["content"])
-                return {"changed": host_state.write_state(system, name, content, wanted["expected"], check)}
+                changed = host_state.write_state(system, name, content, wanted["expected"], check)
+                asked = wanted.get("member")
+                answer = {"answer": etcd_member.answered(system, **asked)} if asked else {}
+                return {"changed": changed, **answer}
             if state == "absent":
                 return {"changed": host_state.remove_state(system, name, check)}
             if state == "kept":

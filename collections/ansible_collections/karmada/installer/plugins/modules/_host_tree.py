@@ -51,9 +51,13 @@ options:
     type: bool
     default: true
   wait_for:
-    description: Which units have to answer on their health endpoints before this returns.
+    description:
+      - Which units have to answer on their health endpoints before this returns.
+      - >-
+        V(running) waits until systemd has started all units, whatever they answer; one that takes longer than
+        O(timeout), or ends again, is no failure.
     type: str
-    choices: [none, started, all]
+    choices: [none, running, started, all]
     default: all
   timeout:
     description: Seconds to wait.
@@ -150,7 +154,7 @@ def main() -> None:
             "tree": {"type": "str", "required": True, "no_log": True},
             "state": {"type": "str", "default": "present", "choices": ["present", "stopped", "absent", "held"]},
             "restart": {"type": "bool", "default": True},
-            "wait_for": {"type": "str", "default": "all", "choices": ["none", "started", "all"]},
+            "wait_for": {"type": "str", "default": "all", "choices": ["none", "running", "started", "all"]},
             "timeout": {"type": "int", "default": 120},
         },
         supports_check_mode=True,
@@ -165,7 +169,7 @@ def _perform(
     system: host_system.System, wanted: dict[str, Any], check: bool, changes: list[host_tree.Change]
 ) -> dict[str, Any]:
     """Add each change to ``changes`` as it is made; returns the other parts of the result."""
-    tree, state, name, holder = json.loads(wanted["tree"]), wanted["state"], wanted["name"], wanted["holder"]
+    tree, state = json.loads(wanted["tree"]), wanted["state"]
     with host_module.working(system, wanted, check):
         if state in ("present", "absent"):
             changes += held_units.release(system, tree, check)
@@ -181,12 +185,23 @@ def _perform(
         return {}
     if not check and wanted["wait_for"] != "none":
         # No more changes follow: a run that takes over a stale lock need not wait for the units of this one.
-        names = _started(changes) if wanted["wait_for"] == "started" else None
-        host_tree.wait_until_healthy(
-            system, tree, wanted["timeout"], names, lambda: host_lock.renew(system, name, holder)
-        )
+        _wait(system, tree, wanted, changes)
     outdated = host_tree.outdated(system, tree, _started(changes))
     return {"outdated": outdated, "units": host_tree.observed(system, tree)}
+
+
+def _wait(
+    system: host_system.System, tree: host_tree.Tree, wanted: dict[str, Any], changes: list[host_tree.Change]
+) -> None:
+    def renew() -> None:
+        host_lock.renew(system, wanted["name"], wanted["holder"])
+
+    if wanted["wait_for"] == "running":
+        names = [unit["name"] for unit in tree["units"]]
+        host_system.wait_until_running(system, names, wanted["timeout"], renew)
+    else:
+        started = _started(changes) if wanted["wait_for"] == "started" else None
+        host_tree.wait_until_healthy(system, tree, wanted["timeout"], started, renew)
 
 
 def _started(changes: list[host_tree.Change]) -> set[str]:

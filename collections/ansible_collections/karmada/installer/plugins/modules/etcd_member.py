@@ -32,6 +32,12 @@ options:
     description: Ask only where members are to come, to go or to be replaced.
     type: bool
     default: false
+  keep:
+    description: >-
+      Write the state of the run to the host before, if the host lacks it. Otherwise renew its lock, if no step has
+      lately: it may have to wait for long until it is its turn.
+    type: bool
+    default: false
   replace:
     description: Names of members that are to be replaced although nothing proves that their data is lost.
     type: list

@@ -118,4 +118,19 @@ wait:
   returned: for members on hosts
   type: bool
   sample: true
+done:
+  description: Whether the members are those of the document, by what they have just answered.
+  returned: for members on hosts
+  type: bool
+  sample: false
+follows:
+  description: The host whose API server is to use the member there after this step; empty if there is none.
+  returned: for members on hosts
+  type: str
+  sample: etcd4
+before:
+  description: The host whose API server has done so before, and has to answer first; empty if there is none.
+  returned: for members on hosts
+  type: str
+  sample: ""
 """

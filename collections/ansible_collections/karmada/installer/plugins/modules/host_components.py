@@ -70,9 +70,13 @@ options:
     type: bool
     default: true
   wait_for:
-    description: Which units have to answer on their health endpoints before this returns.
+    description:
+      - Which units have to answer on their health endpoints before this returns.
+      - >-
+        V(running) waits until systemd has started all units, whatever they answer; one that takes longer than
+        O(timeout), or ends again, is no failure.
     type: str
-    choices: [none, started, all]
+    choices: [none, running, started, all]
     default: all
   timeout:
     description: Seconds to wait.

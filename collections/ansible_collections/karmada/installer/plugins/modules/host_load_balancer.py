@@ -76,7 +76,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 in_turn:
-  description: The hosts that are to be load balancers, in the order in which they should be done.
+  description: >-
+    The hosts that are to be load balancers, in the order in which they should be done, without those that serve and
+    were seen to be as they should be.
   returned: success
   type: list
   elements: str

@@ -110,7 +110,20 @@ changed:
   type: bool
   sample: false
 due:
-  description: With V(state=opened), whether there is anything to do on hosts; with V(state=closed), whether there was.
+  description: >-
+    With V(state=opened), whether there is anything to do on hosts; with V(state=closed), whether there was. With
+    V(state=noted), whether the hosts must have it before the run goes on.
+  returned: for tasks that are about the state as one
+  type: bool
+  sample: true
+members_answer:
+  description: >-
+    With V(state=opened), whether all members of etcd on hosts were seen to answer that are neither to come nor to go.
+  returned: for tasks that are about the state as one
+  type: bool
+  sample: true
+api_servers_answer:
+  description: With V(state=opened), whether all API servers on hosts were seen to answer.
   returned: for tasks that are about the state as one
   type: bool
   sample: true

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..components.etcd_state import EtcdMemberState, EtcdState
+from ..components.table import KARMADA_APISERVER
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from . import patience
@@ -30,7 +31,9 @@ class Turn:
     ``started``: start the member of ``host``; ``clients``: have clients connect to the members that stay;
     ``restarted``: restart what runs on ``host``, and wait for it unless ``wait`` is False; ``look``: only look again;
     empty: there is nothing to do any more. ``member`` is the name of the one that the step is about, and ``identity``
-    an ID that etcd is told.
+    an ID that etcd is told. ``done``: the members are those of the document, by what they have just answered.
+    ``follows``: after the step, the API server of this host is to use the member there, and ``before``: first, the API
+    server of this host has to answer, which did so earlier in this run; both empty if there is none.
     """
 
     step: str = ""
@@ -38,6 +41,9 @@ class Turn:
     member: str = ""
     identity: str = ""
     wait: bool = True
+    done: bool = False
+    follows: str = ""
+    before: str = ""
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -68,7 +74,27 @@ def decide(run: Run, timeout: float, replace_names: Collection[str] = ()) -> Tur
         found = look(run)
         step = next_step(found.seen, wanted(run), marked)
         if turn := _turn(run, found, step):
-            return _in_time(run, turn, found, step, timeout)
+            return _in_time(run, _with_clients(run, turn), found, step, timeout)
+
+
+def _with_clients(run: Run, turn: Turn) -> Turn:
+    """Turn with the API server that is to use a new member on its host, and the one that has done so before it.
+
+    It restarts while other members come. One that was not seen to answer is started by a later step, if it is to run.
+    """
+    before = run.handover.etcd_step.get("followed", "")
+    if turn.done:
+        return replace(turn, before=before)
+    if turn.step != "promoted" or not _has_api_server(run, turn.member):
+        return turn
+    run.handover.etcd_step = {**run.handover.etcd_step, "followed": turn.member}
+    return replace(turn, follows=turn.member, before="" if before == turn.member else before)
+
+
+def _has_api_server(run: Run, host: str) -> bool:
+    """Return whether an API server was seen to answer on this host of the document."""
+    view = run.on_host(host)
+    return bool(view.components([KARMADA_APISERVER.name])) and view.answers([KARMADA_APISERVER.name])
 
 
 def _asked_for(run: Run, replace_names: Collection[str]) -> frozenset[str]:
@@ -106,7 +132,7 @@ def _turn_elsewhere(step: steps.Step | steps.Refusal | None) -> Turn:
             return Turn("led", leader, leader, identity)
         case steps.ClientsFollow():
             return Turn("clients")
-    return Turn() if step is None else LOOK_AGAIN
+    return Turn(done=True) if step is None else LOOK_AGAIN
 
 
 def _stop(run: Run, name: str) -> Turn | None:

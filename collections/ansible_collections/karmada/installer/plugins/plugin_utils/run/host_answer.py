@@ -156,6 +156,7 @@ _DIFF = _fields(
     prepared=_LINES,
 )
 _CHANGED = _fields(changed=_YES)
+_WRITTEN = _fields("answer", changed=_YES, answer=_ETCD)
 _READ = _fields(changed=_YES, stored=_STORED, files=_map(_CONTENT, 4096), facts=_FACTS, programs=_map(_DIGEST, 4096))
 _TREE = _fields(
     *("diff", "outdated", "units"),
@@ -241,7 +242,7 @@ def of_module(module: str, arguments: Mapping[str, Any], answer: object) -> Answ
         return Answer({**kept, "failed": True}, "")
     form = _FORMS[module]
     if module == "_host_state" and arguments["state"] not in _READING:
-        form = _CHANGED
+        form = _WRITTEN
     if module == "_etcd_snapshot" and arguments["state"] == "absent":
         form = _CHANGED
     known = _known(answer, form)

@@ -155,6 +155,8 @@ class HostObservation:
     stored: Kept = field(default_factory=Kept)
     #: whether anything there differs from its desired state; ``host_components``
     differs: bool = False
+    #: whether it is a load balancer that serves, and of which nothing differs; ``host_components``
+    balances: bool = False
     #: programs that it lacks: path there → file here; ``programs``, ``host_programs``
     lacking: Mapping[str, Brought] = field(default_factory=dict)
     #: targets that it has to reach; ``reach_targets``
@@ -213,6 +215,7 @@ class Notes(TypedDict, total=False):
     programs: Mapping[str, str]
     stored: Kept
     differs: bool
+    balances: bool
     lacking: Mapping[str, Brought]
     targets: tuple[Target, ...]
     unreached: Mapping[str, Fault]

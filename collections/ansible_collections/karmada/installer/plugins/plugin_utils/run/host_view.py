@@ -97,6 +97,13 @@ class HostView:
             path.startswith(gone) for path in self.files
         )
 
+    def answers(self, names: Iterable[str]) -> bool:
+        """Return whether all units of these components were seen to run and to answer here."""
+        seen = self.run.handover.observed(self.host.name).units
+        wanted = [each for each in self.components(names) if not self._is_changing(each)]
+        found = [seen.get(units.unit_name(self.run.instance, each)) for each in wanted]
+        return all(each is not None and not each.reason for each in found)
+
     def _is_changing(self, component: Component) -> bool:
         """Return whether this is a member of etcd that is still to be added, or is to go: steps of its own do that."""
         etcd = self.run.state.etcd

@@ -54,10 +54,14 @@ def installed(tmp_path: Path, configured: str, **found: Any) -> tuple[str, list[
 def turns(steps: list[dict[str, Any]]) -> list[str]:
     """Restarts and changes of members of etcd, each with its host, and that locks are kept."""
     return [
-        "keep" if each.get("state") == "kept" else f"{each.get('state', 'restart')} {each['host']}"
+        "keep" if _keeps(each) else f"{each.get('state', 'restart')} {each['host']}"
         for each in steps
-        if each.get("wait_for") == "started" or each.get("state") == "kept" or each["step"] == "etcd_change"
+        if each.get("wait_for") == "started" or _keeps(each) or each["step"] == "etcd_change"
     ]
+
+
+def _keeps(step: dict[str, Any]) -> bool:
+    return step.get("state") == "kept" or bool(step.get("keep"))
 
 
 @pytest.mark.parametrize("configured", CONFIGURED)
@@ -102,20 +106,115 @@ def test_each_step_with_members_of_etcd_is_taken_by_one_host_and_then_all_are_as
 
     decided = [
         turn("added", "cp1"),
-        turn("started", "cp3"),
         turn("look", ""),
+        turn("added", "cp1"),
+        turn("started", "cp3"),
         turn("promoted", "cp2"),
         turn("clients", ""),
+        NO_STEP,
     ]
-    output, steps = installed(tmp_path, configured, **{"etcd_members next": [*decided, NO_STEP]})
-    taken = [each for each in turns(steps) if each != "keep"]
-    assert taken == ["added cp1", "promoted cp2", "restart cp1", "restart cp2", "restart cp3"], output
-    (started,) = [
-        each
-        for each in given(steps, "host_components")
-        if each.get("components") == ["etcd"] and each["host"] == "cp3" and "restart" not in each
+    # etcd cannot add it yet, and can then.
+    adding = [{"changed": False, "later": "not yet"}, {"changed": True}]
+    answers = {"etcd_members next": decided, "etcd_change added": adding}
+    output, steps = installed(tmp_path, configured, **answers)
+    asked, noted = ["asked"] * len(NAMES), ["noted"] * len(NAMES)
+    started = ["start cp3"]
+    following = [each for name in NAMES for each in (*["kept"] * len(NAMES), f"restart {name}")]
+    found = in_words(steps)
+    begins = found.index("decided") - len(NAMES)
+    assert found[begins:][: found[begins:].index("the rest")] == [
+        *(*asked, "decided", *noted, "added cp1"),
+        *(*asked, "decided"),
+        *(*asked, "decided", *noted, "added cp1", *started),
+        *(*asked, "decided", *noted, *started),
+        *(*asked, "decided", *noted, "promoted cp2"),
+        *(*asked, "decided", *noted, *following),
+        *(*asked, "decided"),
+    ], output
+    (start, _again) = [each for each in given(steps, "host_components") if each.get("wait_for") == "running"]
+    assert start["components"] == ["etcd"]
+    # They have just answered, and nothing has happened since.
+    assert found[begins:][found[begins:].index("the rest") :].count("asked") == len(NAMES), "for the report"
+
+
+def test_an_api_server_restarts_for_its_new_member_when_the_one_before_it_answers(tmp_path: Path) -> None:
+    def promoted(name: str, before: str = "") -> dict[str, Any]:
+        step = {"step": "promoted", "host": "cp1", "member": name, "follows": name, "before": before}
+        return {**NO_STEP, **step, "done": False}
+
+    decided = [promoted("cp2"), promoted("cp3", "cp2"), promoted("cp3", "cp2"), {**NO_STEP, "before": "cp3"}]
+    # The second one gets its vote at the second try.
+    votes = [{"changed": True}, {"changed": False, "later": "not yet"}, {"changed": True}]
+    output, steps = installed(tmp_path, "forks = 5", **{"etcd_members next": decided, "etcd_change promoted": votes})
+    clients = ["karmada-apiserver", "karmada-aggregated-apiserver", "karmada-search"]
+    found = [
+        f"{each['state']} {each['member']}"
+        if each["step"] == "etcd_change"
+        else f"{'restart' if each.get('restart', True) else 'see'} {each['host']}, {each.get('wait_for', 'all')}"
+        for each in steps
+        if each["step"] == "etcd_change" or each.get("components") == clients
     ]
-    assert started["wait_for"] == "none"
-    asked = [each["step"] for each in steps if each["step"] in ("etcd_member", "etcd_members")]
-    assert asked.count("etcd_members") == len(decided) + 2, "with the note that clients have followed"
-    assert "etcd_members" not in asked[asked.index("etcd_members") + 1 :][: len(NAMES)], "all are asked before"
+    assert found == [
+        *("promoted cp2", "restart cp2, none"),
+        *("promoted cp3", "promoted cp3", "see cp2, all", "restart cp3, none"),
+        "see cp3, all",
+    ], output
+
+
+def in_words(steps: list[dict[str, Any]]) -> list[str]:
+    """Steps of the loop over members of etcd, and those of which it is told when they come."""
+    words = {"etcd_member": "asked", "etcd_members next": "decided", "journal written": "noted", "journal kept": "kept"}
+    found = []
+    for each in steps:
+        step = f"{each['step']} {each.get('state', '')}".strip()
+        if each["step"] == "etcd_change":
+            step = f"{each['state']} {each['host']}"
+        elif each.get("wait_for") == "running":
+            step = f"start {each['host']}"
+        elif each.get("wait_for") == "started":
+            step = f"restart {each['host']}"
+        elif each.get("components") == ["etcd", "karmada-apiserver"]:
+            step = "the rest"
+        if step != "etcd_members clients_followed":
+            found.append(words.get(step, step))
+    return found
+
+
+#: Calls for units of an install on hosts that run, by what is asked for; each is for all hosts.
+ALWAYS = ["compared", "all, as they run", "all"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "more"),
+    [
+        ({}, set()),
+        ({"members": False}, {"etcd, as they run"}),
+        ({"servers": False}, {"etcd karmada-apiserver, as they run"}),
+        # Somebody has to be waited for.
+        ({"done": False}, {"etcd karmada-apiserver, as they run"}),
+        ({"reason": "it starts"}, {"servers behind it, as they run"}),
+    ],
+)
+def test_units_that_answer_are_not_started_and_waited_for_at_each_stage(
+    changed: dict[str, Any], more: set[str], tmp_path: Path
+) -> None:
+    told = {"members": True, "servers": True, "done": True, "reason": "", **changed}
+    due = {"changed": False, "due": True, "members_answer": told["members"], "api_servers_answer": told["servers"]}
+    units = {"karmada-prod-webhook.service": {"program": "/bin/it", "reason": told["reason"]}}
+    answers = {
+        "journal": due,
+        "host_components": {"changed": False, "changes": [], "outdated": [], "units": units},
+        "etcd_members next": {**NO_STEP, "done": told["done"]},
+    }
+    output, steps = installed(tmp_path, "forks = 5", **answers)
+    asked = [asked_of_units(each) for each in given(steps, "host_components")]
+    assert sorted(asked) == sorted([*ALWAYS, *more] * len(NAMES)), output
+
+
+def asked_of_units(step: dict[str, Any]) -> str:
+    """What a step with units is about, in words."""
+    if step.get("state") == "compared":
+        return "compared"
+    components = step.get("components", ["all"])
+    name = "servers behind it" if "karmada-webhook" in components else " ".join(components)
+    return name if step.get("restart", True) else f"{name}, as they run"

@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.referen
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_on_hosts, on_hosts, seen_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import plan_types as steps
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.members_on_hosts import Turn
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -179,25 +180,34 @@ class HostsOfEtcd:
         return {"message": "", "status": status, "data": data, **known}
 
     def bring_to(self, entries: Sequence[Object], replace: Collection[str] = (), timeout: float = TIMEOUT) -> list[str]:
-        """As a run does it; returns the steps that were taken. What it has stored outlives it, wherever it ends."""
+        """As a run does it; returns the steps that were taken. What it has stored outlives it, wherever it ends.
+
+        What it has only handed on to its own steps is lost with a run that is killed.
+        """
         run, self.taken = self.run(entries), []
         wanted = {entry["name"] for entry in entries if "etcd" in entry["roles"]}
         try:
             for _ in range(300):
+                # Hosts get what came of the step before with the question.
+                self._written(run)
                 self.ask(run)
                 turn = members_on_hosts.decide(run, timeout, replace)
-                self._written(run)
                 if not turn.step:
+                    assert turn.done
                     self.clients = wanted
                     with run.writing("document"):
                         run.save(dataclasses.replace(run.state, document=run.deployment))
                     run.hosts_left()
                     self.followed(run)
+                    self._written(run)
                     return self.taken
+                if turn.step != "look":
+                    self._written(run)
                 self._take(run, turn, wanted)
-                self._written(run)
-        finally:
+        except ProblemsError:
+            # The end of a run that has failed.
             self._written(run)
+            raise
         raise AssertionError(f"it came to no end: {self.taken[-20:]}")
 
     def _written(self, run: Run) -> None:
@@ -218,6 +228,10 @@ class HostsOfEtcd:
             getattr(self, f"_{turn.step}")(run, turn, wanted)
         except EtcdRefusalError:
             self.taken[-1] += " later"
+            return
+        if turn.step == "added":
+            # Without another look between.
+            self._take(run, Turn("started", turn.member, turn.member), wanted)
 
     def _look(self, _run: Run, _turn: Turn, _wanted: set[str]) -> None:
         """Nothing to take."""

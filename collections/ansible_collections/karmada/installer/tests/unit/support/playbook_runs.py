@@ -45,7 +45,17 @@ STAYS = [{"name": "m3", "problem": "it has not left", "next": "give it up"}]
 #: Arguments of the report, but the members that are broken.
 REPORT = {"step": "report", "selected": [], "form": "json", "fail_on_drift": False, "backups": []}
 #: Answer of who decides steps with members of etcd on hosts, if there is nothing to do.
-NO_STEP = {"changed": False, "step": "", "host": "", "member": "", "identity": "", "wait": True}
+NO_STEP = {
+    "changed": False,
+    "step": "",
+    "host": "",
+    "member": "",
+    "identity": "",
+    "wait": True,
+    "done": True,
+    "follows": "",
+    "before": "",
+}
 RESULTS: dict[str, Any] = {
     "preflight": {"changed": False, "installed": True, "broken_members": BROKEN, "document_seen": {}},
     "member_join": {"changed": True, "broken_members": BROKEN, "has_agents_on_hosts": False},

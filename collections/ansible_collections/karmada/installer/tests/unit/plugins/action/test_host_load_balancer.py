@@ -9,8 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action import host_components
 from ansible_collections.karmada.installer.plugins.action.host_load_balancer import ActionModule
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import Asked
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import (
     HOSTS,
     VIRTUAL,
@@ -48,7 +51,9 @@ def done(runs: Runs, host: str, state: str = "ended") -> tuple[Object, list[Obje
     action._task = SimpleNamespace(check_mode=False, delegate_to=host)
     trees: list[Object] = []
 
-    def on_host(_module: str, **arguments: Any) -> Object:
+    def on_host(module: str, **arguments: Any) -> Object:
+        if module == "ansible.builtin.stat":
+            return {"stat": {"exists": False}}
         trees.append(json.loads(arguments["tree"]))
         return {"changed": True, "changes": ["something"]}
 
@@ -73,6 +78,39 @@ def test_load_balancers_go_on(runs: Runs) -> None:
 def test_the_last_one_that_serves_goes_on_until_others_do(runs: Runs) -> None:
     runs.see(cp1={"files": {}})
     assert done(runs, "cp2")[1] == done(runs, "cp3")[1] == []
+
+
+def compared(runs: Runs, changes: list[str], **reasons: str) -> bool:
+    """Whether cp1 is taken for a load balancer that is as it should be, by what it tells of itself and its units."""
+    units = {unit: {"program": "/bin/it", "reason": reasons.get(unit.split("-")[-1][:-8], "")} for unit in UNITS}
+    answer = {"changed": bool(changes), "changes": changes, "outdated": [], "units": units}
+    step = Asked(host_components.ActionModule, runs.step(DOCUMENT), "cp1", answer)
+    step.perform(components=[*BY_NAME], state="compared", restart=True, wait_for="all", timeout=1)
+    return runs.step(DOCUMENT).observed["cp1"].balances
+
+
+@pytest.mark.parametrize(
+    ("changes", "reasons", "right"),
+    [
+        ([], {}, True),
+        (["change /etc/karmada/prod/karmada-apiserver/pki/ca.crt", "restart karmada-prod-apiserver.service"], {}, True),
+        (["change /etc/karmada/prod/haproxy/haproxy.cfg"], {}, False),
+        (["remove /etc/karmada/prod/haproxy/old.cfg"], {}, False),
+        (["create user karmada-prod-haproxy"], {}, False),
+        (["enable karmada-prod-keepalived.service"], {}, False),
+        ([], {"keepalived": "it does not answer"}, False),
+    ],
+)
+def test_one_that_serves_and_is_as_it_should_be_is_not_done_again(
+    runs: Runs, changes: list[str], reasons: dict[str, str], right: bool
+) -> None:
+    assert compared(runs, changes, **reasons) is right
+    found, _ = done(runs, "cp1")
+    assert found["in_turn"] == ([] if right else ["cp1"])
+    # Whether it has the programs need not be asked.
+    assert done(runs, "cp1", "looked_for")[0]["missing"] == ([] if right else ["haproxy", "keepalived"])
+    # Others end all the same, as it serves.
+    assert len(done(runs, "cp2")[1]) == 1
 
 
 def test_one_that_was_given_up_is_not_asked(runs: Runs) -> None:

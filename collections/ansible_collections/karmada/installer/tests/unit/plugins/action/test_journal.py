@@ -78,6 +78,7 @@ class Journalled:
     def __init__(self, *, check: bool = False, later: bool = False) -> None:
         self.check, self.done = check, list[str]()
         self.state = SimpleNamespace(etcd=SimpleNamespace(bootstrapped=False))
+        self.hosts: dict[str, Any] = {}
         self.store = SimpleNamespace(later=later, release_lock=lambda: self.done.append("release"))
 
     def begin(self, *, asked: bool) -> bool:
@@ -113,7 +114,8 @@ def test_in_pods_a_journal_is_closed_and_its_lock_let_go_of(
 ) -> None:
     run: Any = Journalled(check=check)
     step = journal.OfControlPlane.__new__(journal.OfControlPlane)
-    assert step.perform(run, {"state": state, "event": None, "asked": False}) == {"changed": False, "due": due}
+    found = step.perform(run, {"state": state, "event": None, "asked": False})
+    assert (found["changed"], found["due"]) == (False, due)
     assert run.done == done
 
 
@@ -127,10 +129,44 @@ def test_on_hosts_it_is_opened_and_events_are_noted_and_a_check_notes_nothing(
     run: Any = Journalled(check=check, later=True)
     step = journal.OfControlPlane.__new__(journal.OfControlPlane)
     assert step.perform(run, {"state": "chosen"}) == {"changed": False, "due": False}
-    assert step.perform(run, {"state": "opened", "asked": False}) == {"changed": False, "due": True}
+    assert step.perform(run, {"state": "opened", "asked": False})["due"] is True
     for event in journal.EVENTS:
-        assert step.perform(run, {"state": "noted", "event": event}) == {"changed": False, "due": False}
+        first = event == "etcd_bootstrapped" and not check
+        assert step.perform(run, {"state": "noted", "event": event}) == {"changed": False, "due": first}
     assert run.done == ["save", *([] if check else ["etcd_bootstrapped", "members", "hosts_left", "restarted"])]
+    # Whoever knows it already need not have it at once.
+    run.state.etcd.bootstrapped = True
+    assert step.perform(run, {"state": "noted", "event": "etcd_bootstrapped"})["due"] is False
+
+
+RUNS = {"program": "/bin/it", "reason": ""}
+FAILS = {"program": "", "reason": "it does not answer"}
+MEMBER, SERVER = "karmada-prod-etcd.service", "karmada-prod-apiserver.service"
+
+
+@pytest.mark.parametrize(
+    ("changed", "members", "servers"),
+    [
+        ({}, True, True),
+        ({"etcd1": {MEMBER: FAILS}}, False, True),
+        ({"cp1": {SERVER: FAILS}}, True, False),
+        ({"cp1": {SERVER: None}}, True, False),
+        ({"etcd1": {MEMBER: None}}, False, True),
+        # Others are no concern of those who ask.
+        ({"cp1": {"karmada-prod-scheduler.service": FAILS}}, True, True),
+    ],
+)
+def test_who_opens_the_journal_is_told_what_was_seen_to_answer(
+    runs: Runs, changed: dict[str, Any], members: bool, servers: bool
+) -> None:
+    runs.see_all(seen(Stored(4).after(remembered())))
+    for name in NAMES:
+        units = {**dict.fromkeys((MEMBER, SERVER), RUNS), **changed.get(name, {})}
+        runs.see(**{name: {"units": {unit: each for unit, each in units.items() if each}}})
+    found = journal.OfControlPlane.__new__(journal.OfControlPlane).perform(
+        runs.step(), {"state": "opened", "asked": False}
+    )
+    assert (found["members_answer"], found["api_servers_answer"]) == (members, servers)
 
 
 def written_everywhere(runs: Runs) -> None:

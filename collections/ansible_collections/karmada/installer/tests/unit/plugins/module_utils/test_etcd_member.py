@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils import etcd_member, etcd_requests
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_member, etcd_requests, host_lock
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_member import MemberError
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.modules import _host_state
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_answer
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 
 STATUS = {
     "header": {"cluster_id": "10", "member_id": "255", "revision": "40", "raft_term": "2"},
@@ -187,6 +190,37 @@ def test_what_etcd_cannot_do_yet_is_said_and_is_no_change(code: int) -> None:
     assert etcd_member.change(etcd, "promoted", identity="a") == {"changed": False, "later": "it answers: no"}
 
 
+def test_a_member_is_added_as_soon_as_the_others_have_been_connected_for_long_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(etcd_member.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(etcd_member.time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
+    asked = list[float]()
+
+    def until(seconds: float, message: str) -> Any:
+        def answer(_path: str, _body: Any, _seconds: float) -> dict[str, Any]:
+            asked.append(clock[0])
+            if clock[0] < 100.0 + seconds:
+                raise MemberError(f"it answers: {message}", etcd_requests.UNAVAILABLE)
+            return {**LISTED, "member": {"ID": "11"}}
+
+        return answer
+
+    soon = "etcdserver: unhealthy cluster"
+    assert etcd_member.change(until(3, soon), "added", peer_url="https://b:2380", seconds=10)["added"] == "b"
+    assert 103.0 <= clock[0] < 103.5
+    clock[0] = 100.0
+    assert "unhealthy" in etcd_member.change(until(30, soon), "added", peer_url="https://b:2380", seconds=10)["later"]
+    assert clock[0] < 110.5
+    # Another refusal may come after etcd has done it.
+    clock[0] = 100.0
+    asked.clear()
+    unknown = until(3, "etcdserver: request timed out")
+    assert "timed out" in etcd_member.change(unknown, "added", peer_url="https://b:2380", seconds=10)["later"]
+    assert asked == [100.0]
+
+
 def test_a_refusal_that_will_not_pass_is_an_error() -> None:
     with pytest.raises(etcd_member.MemberError, match="no"):
         etcd_member.change(Answering(promote=etcd_requests.NOT_FOUND), "promoted", identity="a")
@@ -200,3 +234,20 @@ def test_one_that_is_no_member_any_more_counts_as_removed() -> None:
 def test_a_certificate_that_is_gone_is_told(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="cannot be used"):
         etcd_member.poster(System(tmp_path), "https://127.0.0.1:2379", "/etc/karmada/prod/etcd/pki/server")
+
+
+def test_a_member_is_asked_when_its_host_has_the_state(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    host_lock.take(system, "prod", "me")
+    member = {"url": "https://192.0.2.1:2379", "folder": "/etc/none", "data": "/var/lib/none/gen-1"}
+    content = json.dumps(Stored(1, {"key": ""}).plain)
+    wanted: dict[str, Any] = {"name": "prod", "holder": "me", "state": "written", "content": content, "expected": ""}
+    found = _host_state._perform(system, {**wanted, "member": member}, False)
+    assert found["changed"] is True
+    assert "cannot be used" in found["answer"]["message"]
+    assert host_answer.of_module("_host_state", wanted, found) == (found, "")
+    assert host_answer.of_module("_host_state", wanted, {**found, "answer": {"message": 1}}).refusal != ""
+    # Whoever has lost the lock writes nothing, and asks nobody.
+    with pytest.raises(host_lock.LockedError):
+        _host_state._perform(system, {**wanted, "holder": "you", "member": member}, False)
+    assert "answer" not in _host_state._perform(system, {**wanted, "expected": Stored(1, {"key": ""}).digest}, False)

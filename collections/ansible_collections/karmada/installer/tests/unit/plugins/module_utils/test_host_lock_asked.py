@@ -86,7 +86,7 @@ def state_step(state: str) -> Callable[[Host, str, bool], Object]:
 
 def etcd_step(state: str) -> Callable[[Host, str, bool], Object]:
     wanted = {"state": state, "url": "https://192.0.2.1:2379", "folder": "/etc/none", "identity": "a", "peer_url": ""}
-    return lambda host, holder, check: on(etcd_change, host, holder, check, **wanted)
+    return lambda host, holder, check: on(etcd_change, host, holder, check, **wanted, seconds=0)
 
 
 def snapshot_step(state: str) -> Callable[[Host, str, bool], Object]:

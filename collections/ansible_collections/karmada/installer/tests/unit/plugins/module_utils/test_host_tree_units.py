@@ -81,6 +81,20 @@ def test_waiting_in_vain_says_which_unit_why_and_its_last_lines(host: Host, heal
         assert part in str(error.value)
 
 
+def test_waiting_for_units_to_run_asks_systemd_alone_and_fails_for_none(host: Host) -> None:
+    wanted = tree(url="http://127.0.0.1:1/readyz")
+    host_tree.converge(host, wanted)
+    host.looks_in_transition = 4
+    host_system.wait_until_running(host, [UNIT], timeout=60)
+    assert host.looks_in_transition == -1, "it ends with the first look that finds it done"
+    host.looks_in_transition = 10**6
+    host_system.wait_until_running(host, [UNIT], timeout=0.3)
+    looks = list[None]()
+    # It has ended, and systemd starts it again.
+    host_system.wait_until_running(host, [UNIT], 3600, lambda: host.restarts.update({UNIT: 1}) or looks.append(None))
+    assert len(looks) == 1
+
+
 def test_a_unit_that_crashes_again_and_again_is_not_waited_for(host: Host, nobodys_port: int) -> None:
     wanted = tree(url=f"http://127.0.0.1:{nobodys_port}/readyz")
     host_tree.converge(host, wanted)

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action import etcd_change
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import Journal
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     members_on_hosts,
     patience,
@@ -406,35 +405,6 @@ def test_a_host_has_no_member_to_start_until_one_is_added_for_it(installed: Inst
     members_on_hosts.added(run, "cp2", "abc", {world._id("cp1"): peer_url("cp1"), "abc": peer_url("cp2")})
     (found,) = [each for each in run.on_host("cp2").tree([ETCD.name])["units"] if each["name"] == unit]
     assert found["name"] == unit
-
-
-def test_an_api_server_uses_the_others_while_the_member_of_its_host_is_none(installed: Installed) -> None:
-    world = installed(3)
-    run = world.run(hosts(names(1, 2, 3)))
-    host = component_hosts.all_hosts(run.spec)[1]
-
-    def connects_to() -> list[str]:
-        where = units.layout(run.instance, host, KARMADA_APISERVER, "")
-        return [each.name for each in where.etcd_members if not each.leaving]
-
-    assert connects_to() == ["cp2"]
-    etcd = run.state.etcd
-    record = etcd.member("cp2")
-    assert record is not None
-    run.save(replace(run.state, etcd=etcd.with_member(replace(record, leaving=True))))
-    run.go_on_with(run.state)
-    assert connects_to() == ["cp1", "cp3"]
-
-
-def test_an_api_server_stops_with_its_member_only_where_it_uses_no_other(installed: Installed) -> None:
-    world = installed(1)
-
-    def clients(host: str) -> list[str]:
-        run = world.run(hosts(names(1), names(2)))
-        return [name for unit in run.on_host(host).tree([ETCD.name])["units"] for name in unit.get("clients", ())]
-
-    assert clients("cp1") == ["karmada-prod-apiserver.service"]
-    assert clients("cp2") == []
 
 
 # -- one host takes a step ---------------------------------------------------------------------------------------------

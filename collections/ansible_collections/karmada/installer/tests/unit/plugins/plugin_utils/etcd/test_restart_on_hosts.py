@@ -89,7 +89,7 @@ def test_one_that_answers_late_is_not_restarted_where_a_majority_needs_it(
     clock[0] += 29.0
     assert turn("cp2") == members_on_hosts.LOOK_AGAIN
     clock[0] += 30.0
-    assert turn("cp2").plain == {"step": "restarted", "host": "cp2", "member": "cp2", "identity": "", "wait": True}
+    assert turn("cp2") == members_on_hosts.Turn("restarted", "cp2", "cp2")
 
 
 def test_without_a_majority_one_that_does_not_answer_is_restarted_at_once(
@@ -132,4 +132,7 @@ def test_one_that_does_not_answer_is_restarted_first(installed: Installed) -> No
         "member": "cp3",
         "identity": "",
         "wait": True,
+        "done": False,
+        "follows": "",
+        "before": "",
     }
