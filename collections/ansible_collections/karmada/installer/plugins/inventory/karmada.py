@@ -507,7 +507,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
                 self.inventory.add_group(group)
                 self.inventory.add_host(each.host, group=group)
             # By the host itself. The inventory that plugins are given copies each value, and tags all in it with this
-            # file as their origin: with thousands of hosts a quarter of the time, and as_data has made a copy already.
+            # file as their origin: with thousands of hosts a third of the time, and as_data has made a copy already.
             host = self.inventory.get_host(each.host)
             for name, value in each.variables.items():
                 if name not in each.templates:
