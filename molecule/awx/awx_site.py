@@ -32,6 +32,8 @@ from awx_runner import Awx, Done  # noqa: E402
 SOURCE = "sites/prod.karmada.yml"
 #: Seconds without output after which AWX ends a job, as many a site has it.
 IDLE_SECONDS = 30
+#: Exit code of ansible-playbook when a play has failed.
+FAILED = 2
 #: Seconds from a cancel to the first write of the next job: the goal, beside which each figure is told.
 UNTIL_NEXT_SECONDS = 45.0
 
@@ -151,11 +153,17 @@ class Site:
         account: str = "first",
         key: Credential | None = None,
         watch: awx_runner.Watch | None = None,
+        arguments: Sequence[str] = (),
     ) -> Done:
         """Run a job of the template for a playbook, and tell of it in a line. ``key`` opens backups."""
         credentials = [self.credential(account), *([key] if key else [])]
         done = (awx or self.awx()).job(
-            f"playbooks/{verb}.yml", self.inventory, *credentials, variables=variables, watch=watch
+            f"playbooks/{verb}.yml",
+            self.inventory,
+            *credentials,
+            variables=variables,
+            arguments=arguments,
+            watch=watch,
         )
         self.keep(verb, done)
         print(
@@ -191,15 +199,34 @@ class Site:
         return next((when for when, _account in self.writes(since)), None)
 
 
+def template(name: str) -> dict[str, Any]:
+    """Template of the project, by its name without that of the site, which stands before it."""
+    templates = yaml.safe_load((PROJECT / "examples/awx/controller/templates.yml").read_text(encoding="utf-8"))
+    named: dict[str, dict[str, Any]] = {
+        each["name"].partition("}} ")[2]: each for each in templates["controller_templates"]
+    }
+    return named[name]
+
+
 def answered(verb: str, answers: Mapping[str, str]) -> dict[str, str]:
     """Variables of a job with these answers of its survey, in which everything else is left empty."""
-    templates = yaml.safe_load((PROJECT / "examples/awx/controller/templates.yml").read_text(encoding="utf-8"))
-    named = {each["name"].partition("}} ")[2]: each for each in templates["controller_templates"]}
-    survey = named[verb.replace("_", " ")]["survey_spec"]
-    asked = {each["variable"]: "" for each in survey["spec"]}
+    asked = {each["variable"]: "" for each in template(verb.replace("_", " "))["survey_spec"]["spec"]}
     if unknown := set(answers) - set(asked):
         raise Unseen(f"the survey of {verb} does not ask for {', '.join(sorted(unknown))}")
     return {**asked, **answers}
+
+
+def failed(done: Done) -> None:
+    """Raise Unseen unless a play of the job has failed."""
+    if done.rc != FAILED:
+        raise Unseen(f"job {done.number} ended with {done.rc}:\n{done.output[-3000:]}")
+
+
+def says(done: Done, *texts: str) -> None:
+    """Raise Unseen unless the page of the job has all these texts, whatever blanks are in them."""
+    said = " ".join(done.output.split())
+    if lacking := [each for each in texts if each not in said]:
+        raise Unseen(f"job {done.number} does not say {lacking}:\n{done.output[-3000:]}")
 
 
 def _is_program(path: Path) -> bool:

@@ -10,10 +10,8 @@ from typing import Any
 
 from awx_credentials import Credential, backup_key
 from awx_runner import Done
-from awx_site import Site, Unseen, answered
+from awx_site import Site, Unseen, answered, failed, says
 
-#: Exit code of ansible-playbook when a play has failed.
-FAILED = 2
 #: Name of a backup.
 NAME = re.compile(r"prod-\d{8}t\d{6}z-[0-9a-f]{6}")
 
@@ -25,12 +23,12 @@ def backups(site: Site, key: Path) -> None:
     if _succeeded(site, "backup").changed:
         raise Unseen("a backup was taken that was not due")
     name = _name_in(_succeeded(site, "backup_list"))
-    _says(_succeeded(site, "backup_verify", key=key), name, "decrypted, trailer")
+    says(_succeeded(site, "backup_verify", key=key), name, "decrypted, trailer")
     without = site.run("backup_drill", answered("backup_drill", {}))
-    _failed(without)
-    _says(without, "no private key is here", "a credential of the type Karmada backup key")
+    failed(without)
+    says(without, "no private key is here", "a credential of the type Karmada backup key")
     drilled = _succeeded(site, "backup_drill", key=key)
-    _says(drilled, name, "old, served after")
+    says(drilled, name, "old, served after")
     if [each["name"] for each in drilled.statistics["karmada_backups_drilled"]] != [name]:
         raise Unseen(f"the artifacts of the drill do not tell of {name}: {drilled.statistics}")
 
@@ -42,8 +40,8 @@ def restores(site: Site, key: Path) -> None:
     """
     for decided in ("restore_undo", "release"):
         asked = site.run("restore", answered("restore", {}), key=_key(key))
-        _failed(asked)
-        _says(asked, "loses everything since")
+        failed(asked)
+        says(asked, "loses everything since")
         confirmed = {"restore_confirm": _name_in(asked)}
         _ends_in("Quarantined", site.succeeded("restore", answered("restore", confirmed), key=_key(key)))
         _ends_in("Completed", site.succeeded(decided, answered(decided, {})))
@@ -55,7 +53,7 @@ def restores(site: Site, key: Path) -> None:
 
 def handed(site: Site) -> None:
     """A control plane stops for another place, of which the job tells what it needs; that is taken back."""
-    _says(_succeeded(site, "hand_over", {"hand_over_confirm": site.name}), "restore_signer=")
+    says(_succeeded(site, "hand_over", {"hand_over_confirm": site.name}), "restore_signer=")
     _ends_in("Completed", _succeeded(site, "hand_over", {"hand_over_undo": "true"}))
 
 
@@ -81,17 +79,6 @@ def _name_in(done: Done) -> str:
         raise Unseen(f"job {done.number} tells of {len(found)} backups:\n{done.output[-3000:]}")
     (name,) = found
     return str(name)
-
-
-def _failed(done: Done) -> None:
-    if done.rc != FAILED:
-        raise Unseen(f"job {done.number} ended with {done.rc}:\n{done.output[-3000:]}")
-
-
-def _says(done: Done, *texts: str) -> None:
-    said = " ".join(done.output.split())
-    if lacking := [each for each in texts if each not in said]:
-        raise Unseen(f"job {done.number} does not say {lacking}:\n{done.output[-3000:]}")
 
 
 def _ends_in(phase: str, done: Done) -> None:

@@ -6,6 +6,7 @@
     jobs.py WHERE job VERB [--answer NAME=VALUE]... [--unchanged]
     jobs.py WHERE compare [--rounds N]              how much longer a job takes than ansible-playbook
     jobs.py WHERE refresh                           the inventory, after documents were added to the project
+    jobs.py WHERE drift                             the check of each night, before and after somebody changes things
     jobs.py WHERE backups --key FILE                take, list, verify and try out a backup
     jobs.py WHERE restores --key FILE               restore it, take that back; restore it again, and release it
     jobs.py WHERE handed                            stop for another place, and take that back
@@ -41,6 +42,7 @@ import awx_runner  # noqa: E402
 import backups  # noqa: E402
 import cancels  # noqa: E402
 import command_line  # noqa: E402
+import drift  # noqa: E402
 from awx_runner import stored  # noqa: E402
 from awx_site import SOURCE, Site, Unseen, answered, created  # noqa: E402
 from figures import keep_figure  # noqa: E402
@@ -155,7 +157,9 @@ def comparison(pairs: Sequence[tuple[float, float]]) -> str:
 
 def main() -> int:
     """Run one command."""
-    parser, commands = command_line.parser(__doc__, "update", "refresh", "workflow", "handed", "together", "refused")
+    parser, commands = command_line.parser(
+        __doc__, "update", "refresh", "workflow", "drift", "handed", "together", "refused"
+    )
     for name in ("backups", "restores"):
         commands.add_parser(name).add_argument("--key", type=Path, required=True)
     one = commands.add_parser("cancel")
@@ -171,6 +175,7 @@ def main() -> int:
         "refresh": lambda: refresh(site),
         "workflow": lambda: workflow(site),
         "job": lambda: job(site, given.verb, dict(given.answer), unchanged=given.unchanged),
+        "drift": lambda: drift.drift(site),
         "backups": lambda: backups.backups(site, given.key),
         "restores": lambda: backups.restores(site, given.key),
         "handed": lambda: backups.handed(site),

@@ -118,6 +118,15 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
+def empty_api_server(tmp_path: Path) -> Iterator[ApiServer]:
+    """An API server of one test with nothing in it: what is there afterwards, the test has made."""
+    directory = tmp_path / "server"
+    directory.mkdir()
+    with running_api_server(directory) as server:
+        yield server
+
+
+@pytest.fixture
 def cluster(api_server: Any) -> Iterator[Cluster]:
     """Our own client of it."""
     with Cluster.from_kubeconfig(str(api_server.kubeconfig), name="host cluster") as found:

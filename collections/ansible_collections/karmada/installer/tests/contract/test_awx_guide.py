@@ -8,7 +8,7 @@ rights says.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import account_rights
-from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer, running_api_server
+from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT, ApiServer
 from ansible_collections.karmada.installer.tests.contract.pasted_commands import User, block
 
 GUIDE, RIGHTS = CHECKOUT / "docs/guides/awx.md", CHECKOUT / "docs/reference/host-rights.yaml"
@@ -28,18 +28,10 @@ Right = tuple[str, str, str, str | None]
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ApiServer]:
-    """An API server with nothing in it: the account is one that the commands have made."""
-    (tmp_path / "server").mkdir()
-    with running_api_server(tmp_path / "server") as found:
-        yield found
-
-
-@pytest.fixture
-def user(server: ApiServer, tmp_path: Path) -> User:
+def user(empty_api_server: ApiServer, tmp_path: Path) -> User:
     """An administrator who has the kubeconfig of the member, and has pasted what the guide has of the account."""
-    found = User(server, tmp_path / "checkout", "docs")
-    (found.folder / "member1.kubeconfig").write_text(server.kubeconfig_for_secret(), encoding="utf-8")
+    found = User(empty_api_server, tmp_path / "checkout", "docs")
+    (found.folder / "member1.kubeconfig").write_text(empty_api_server.kubeconfig_for_secret(), encoding="utf-8")
     found.runs(block(GUIDE, "shell", "docs/reference/host-rights.yaml"))
     shown = found.runs(block(GUIDE, "shell", "create token"))
     assert shown.splitlines()[-1].split()[:2] == ["member1", "Opaque"], "the last command shows that the account works"
@@ -88,7 +80,7 @@ def test_the_kubeconfig_of_the_guide_is_enough_for_a_job(user: User) -> None:
         assert cluster.get("v1", "Secret", "prod-state", NAMESPACE) is not None
 
 
-def test_it_may_do_what_the_page_of_rights_says_and_nothing_else(user: User, server: ApiServer) -> None:
+def test_it_may_do_what_the_page_of_rights_says_and_nothing_else(user: User, empty_api_server: ApiServer) -> None:
     user.runs(f"kubectl create namespace {OTHER} && kubectl create serviceaccount nobody --namespace {OTHER}")
     nobody = f'--token="$(kubectl create token nobody --namespace {OTHER})"'
     of_all = rights_in(user, NAMESPACE, nobody)
@@ -97,7 +89,7 @@ def test_it_may_do_what_the_page_of_rights_says_and_nothing_else(user: User, ser
     assert rights_in(user, NAMESPACE) - of_all == everywhere | here
     assert rights_in(user, OTHER) - of_all == everywhere
     secret = {"metadata": {"name": "theirs"}, "data": {}}
-    assert server.request("POST", f"/api/v1/namespaces/{OTHER}/secrets", secret)[0] == 201
+    assert empty_api_server.request("POST", f"/api/v1/namespaces/{OTHER}/secrets", secret)[0] == 201
     with Cluster.from_kubeconfig(str(user.folder / "awx.kubeconfig"), name="host cluster") as cluster:
         with pytest.raises(Forbidden):
             cluster.get("v1", "Secret", "theirs", OTHER)
@@ -105,7 +97,9 @@ def test_it_may_do_what_the_page_of_rights_says_and_nothing_else(user: User, ser
             cluster.list("v1", "Secret")
 
 
-def test_it_has_all_that_it_names_inside_and_nothing_of_the_administrator(user: User, server: ApiServer) -> None:
+def test_it_has_all_that_it_names_inside_and_nothing_of_the_administrator(
+    user: User, empty_api_server: ApiServer
+) -> None:
     """A job has neither files of the administrator's machine nor programs for a login."""
     file = user.folder / "awx.kubeconfig"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -117,4 +111,4 @@ def test_it_has_all_that_it_names_inside_and_nothing_of_the_administrator(user: 
     assert (account["name"], set(account["user"])) == ("karmada-installer", {"token"})
     assert context["context"]["user"] == "karmada-installer"
     assert config["current-context"] == context["name"]
-    assert str(server.directory) not in text
+    assert str(empty_api_server.directory) not in text

@@ -17,9 +17,12 @@ import leaks
 import pytest
 import yaml
 from ansible_collections.karmada.installer.tests.contract.conftest import CHECKOUT
+from ansible_collections.karmada.installer.tests.contract.pasted_commands import block
 from awx_api import AwxApi
 
-EXAMPLE = CHECKOUT / "examples/awx"
+EXAMPLE, GUIDE = CHECKOUT / "examples/awx", CHECKOUT / "docs/guides/awx.md"
+#: Address of the project in settings and guide.
+REPOSITORY = "https://git.example.com/platform/karmada-sites.git"
 TOKEN = "t0ken-of-awx"
 KUBECONFIG = "apiVersion: v1\nkind: Config\nusers: [{name: me, user: {token: s3cret-of-the-host-cluster}}]\n"
 #: List of a file → module that makes its objects; what nodes are made of has one of its own.
@@ -80,27 +83,31 @@ def awx() -> Iterator[AwxApi]:
 def applied(
     project: Path, collections: str, awx: AwxApi | None, *arguments: str, token: str = TOKEN
 ) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "CONTROLLER_"))}
     there = {"CONTROLLER_HOST": awx.url, "CONTROLLER_OAUTH_TOKEN": token} if awx else {}
     return subprocess.run(
         [
             *(str(Path(sys.executable).with_name("ansible-playbook")), "karmada.installer.awx_objects", *arguments),
         ],
         cwd=project,
-        env={
-            **kept,
-            **there,
-            "PWD": str(project),
-            "HOME": str(project),
-            "ANSIBLE_COLLECTIONS_PATH": collections,
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_LOCALHOST_WARNING": "0",
-        },
+        env={**environment(project, collections), **there, "PWD": str(project)},
         check=False,
         capture_output=True,
         text=True,
         timeout=600,
     )
+
+
+def environment(home: Path, collections: str) -> dict[str, str]:
+    """Environment of somebody with this home folder, in which Ansible has these collections and no other settings."""
+    other = ("ANSIBLE_", "CONTROLLER_", "GIT_")
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(other)},
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "ANSIBLE_COLLECTIONS_PATH": collections,
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+    }
 
 
 def test_applied_twice_the_second_time_writes_nothing(project: Path, collections: str, awx: AwxApi) -> None:
@@ -155,9 +162,7 @@ def test_applied_twice_the_second_time_writes_nothing(project: Path, collections
 def test_what_somebody_has_changed_by_hand_is_brought_back_and_their_kubeconfig_stays(
     project: Path, collections: str, awx: AwxApi
 ) -> None:
-    (project / "controller/templates.yml").write_text(_only(project, "report"), encoding="utf-8")
-    for name in ("workflows.yml", "schedules.yml"):
-        (project / "controller" / name).unlink()
+    few_objects(project)
     assert applied(project, collections, awx).returncode == 0
     (credential,) = awx.named("credentials").values()
     assert "inputs" not in credential, "it is typed in AWX"
@@ -176,6 +181,57 @@ def test_what_somebody_has_changed_by_hand_is_brought_back_and_their_kubeconfig_
     assert template["allow_simultaneous"] is False
     assert len(awx.writes) == 2
     assert awx.named("credentials")["Karmada host cluster"]["inputs"] == {"kubeconfig": "typed in AWX"}
+
+
+def test_the_commands_of_the_guide_make_the_repository_and_the_objects(
+    tmp_path: Path, collections: str, awx: AwxApi
+) -> None:
+    """As they stand, but that AWX has the address of the stub, and git the repository in a folder."""
+    home, served, example = tmp_path / "home", tmp_path / "served.git", tmp_path / "checkout/examples/awx"
+    shutil.copytree(EXAMPLE, example)
+    few_objects(example)
+    home.mkdir()
+    subprocess.run(["git", "init", "--quiet", "--bare", str(served)], check=True)
+    (home / ".gitconfig").write_text(
+        f'[user]\nname = me\nemail = me@example.com\n[url "{served}"]\ninsteadOf = {REPOSITORY}\n', encoding="utf-8"
+    )
+
+    def pasted(word: str, folder: Path) -> str:
+        commands = block(GUIDE, "shell", word)
+        for theirs, ours in {"https://awx.example.com": awx.url, "TOKEN=…": f"TOKEN={TOKEN}"}.items():
+            commands = commands.replace(theirs, ours)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", commands],
+            cwd=folder,
+            env={**environment(home, collections), **credential},
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    credential: dict[str, str] = {}
+    pasted("git init", tmp_path / "checkout")
+    project = awx.named("projects")["Karmada"]
+    assert (project["scm_url"], project["scm_branch"]) == (REPOSITORY, "main")
+    listed = ["git", "-C", str(served), "ls-tree", "-r", "--name-only", "main"]
+    pushed = subprocess.run(listed, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    assert sorted(pushed) == sorted(str(each.relative_to(example)) for each in example.rglob("*") if each.is_file())
+    awx.writes.clear()
+    # In the same shell, which has what the first commands have exported.
+    credential |= {"CONTROLLER_HOST": awx.url, "CONTROLLER_OAUTH_TOKEN": TOKEN}
+    assert "changed=0" in pasted("awx_objects --check", tmp_path / "karmada-sites")
+    assert awx.writes == []
+
+
+def few_objects(project: Path) -> None:
+    """Leave one template and what it needs: a second or more is taken by each."""
+    (project / "controller/templates.yml").write_text(_only(project, "report"), encoding="utf-8")
+    for name in ("workflows.yml", "schedules.yml"):
+        (project / "controller" / name).unlink()
 
 
 def _only(project: Path, *names: str) -> str:

@@ -10,7 +10,6 @@ import base64
 import importlib.util
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 from ansible_collections.karmada.installer.tests.contract.conftest import (
     CHECKOUT,
     ApiServer,
-    running_api_server,
 )
 from ansible_collections.karmada.installer.tests.contract.pasted_commands import User, block, ended
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
@@ -34,16 +32,8 @@ KUBECONFIG = "of the control plane\n"
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ApiServer]:
-    """An API server with nothing in it: what is applied to it is new."""
-    (tmp_path / "server").mkdir()
-    with running_api_server(tmp_path / "server") as found:
-        yield found
-
-
-@pytest.fixture
-def user(server: ApiServer, tmp_path: Path) -> User:
-    return User(server, tmp_path / "checkout", "operator")
+def user(empty_api_server: ApiServer, tmp_path: Path) -> User:
+    return User(empty_api_server, tmp_path / "checkout", "operator")
 
 
 def operates(server: ApiServer, process: subprocess.Popen[str]) -> None:
@@ -71,34 +61,34 @@ def is_installed(server: ApiServer, image: str) -> dict[str, Any]:
     return found
 
 
-def test_the_commands_of_the_readme(server: ApiServer, user: User) -> None:
+def test_the_commands_of_the_readme(empty_api_server: ApiServer, user: User) -> None:
     commands = block(README, "shell", "operator/crds")
     process = user.begins(commands)
-    operates(server, process)
+    operates(empty_api_server, process)
     output = ended(process)
     assert "karmadadeployment.installer.karmada.io/prod created" in output
     assert "karmadadeployment.installer.karmada.io/prod condition met" in output
-    is_installed(server, f"{IMAGE}:0.1.0")
-    _, found = server.request("GET", OBJECT)
+    is_installed(empty_api_server, f"{IMAGE}:0.1.0")
+    _, found = empty_api_server.request("GET", OBJECT)
     assert found["spec"]["mode"] == "Container"
     # The second time as after an upgrade: nobody gets in the way of anybody.
     output = user.runs(commands)
     assert "deployment.apps/karmada-installer unchanged" in output
 
 
-def test_the_commands_of_the_guide_without_helm(server: ApiServer, user: User) -> None:
+def test_the_commands_of_the_guide_without_helm(empty_api_server: ApiServer, user: User) -> None:
     user.runs(block(GUIDE, "shell", "--server-side --filename operator/crds"))
-    is_installed(server, f"{IMAGE}:0.1.0")
+    is_installed(empty_api_server, f"{IMAGE}:0.1.0")
     (user.folder / "prod.yaml").write_text(block(GUIDE, "yaml", "kind: KarmadaDeployment\n"))
     process = user.begins(block(GUIDE, "shell", "apply --filename prod.yaml"))
-    operates(server, process)
+    operates(empty_api_server, process)
     output = ended(process)
     assert "condition met" in output
     assert re.search(r"^prod +Container +Completed +True ", output, re.MULTILINE), output
     assert (user.folder / "prod.kubeconfig").read_text() == KUBECONFIG
 
 
-def test_the_commands_of_the_guide_with_helm(server: ApiServer, user: User) -> None:
+def test_the_commands_of_the_guide_with_helm(empty_api_server: ApiServer, user: User) -> None:
     spec = importlib.util.spec_from_file_location("helm_of_the_lab", CHECKOUT / "tools/helm.py")
     assert spec
     assert spec.loader
@@ -107,6 +97,6 @@ def test_the_commands_of_the_guide_with_helm(server: ApiServer, user: User) -> N
     user.has("helm", str(module.program()))
     output = user.runs(block(GUIDE, "shell", "helm install"))
     assert "STATUS: deployed" in output
-    is_installed(server, f"{IMAGE}:0.1.0")
+    is_installed(empty_api_server, f"{IMAGE}:0.1.0")
     # Helm never changes definitions: the guide has them applied before an upgrade.
     user.runs("kubectl apply --server-side --filename operator/crds")

@@ -92,7 +92,26 @@ class ObjectKind:
 
         ``previous`` is the document of the last completed run, for the rules about changes.
         """
-        completed = self.with_defaults({key: value for key, value in document.items() if key != "status"})
+        return self._problems(self._without_status(document), previous, source)
+
+    def completed(self, document: Mapping[str, Any], source: str = "") -> dict[str, Any]:
+        """Valid document with the defaults of the schema, without status and bookkeeping of an API server.
+
+        Raises ProblemsError with all problems.
+        """
+        resolved = self._without_status(document)
+        if problems := self._problems(resolved, None, source):
+            raise ProblemsError(problems)
+        resolved["metadata"].get("annotations", {}).pop(_LAST_APPLIED, None)
+        kept = {key: value for key, value in resolved["metadata"].items() if key in _METADATA_KEPT and value}
+        return {**resolved, "metadata": kept}
+
+    def _without_status(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy with all defaults and without status, which is no part of what the user wants."""
+        return self.with_defaults({key: value for key, value in document.items() if key != "status"})
+
+    def _problems(self, completed: dict[str, Any], previous: Mapping[str, Any] | None, source: str) -> list[Problem]:
+        """Problems of a document that has its defaults; see ``validate``."""
         findings = [
             *self._head_findings(completed),
             *(() if crd.fits(completed, self.schema) else crd.structure_findings(completed, self.schema)),
@@ -120,18 +139,6 @@ class ObjectKind:
                 ),
             )
         return list(problems.values())
-
-    def completed(self, document: Mapping[str, Any], source: str = "") -> dict[str, Any]:
-        """Valid document with the defaults of the schema, without status and bookkeeping of an API server.
-
-        Raises ProblemsError with all problems.
-        """
-        if problems := self.validate(document, source=source):
-            raise ProblemsError(problems)
-        resolved = self.with_defaults({key: value for key, value in document.items() if key != "status"})
-        resolved["metadata"].get("annotations", {}).pop(_LAST_APPLIED, None)
-        kept = {key: value for key, value in resolved["metadata"].items() if key in _METADATA_KEPT and value}
-        return {**resolved, "metadata": kept}
 
     def _head_findings(self, document: Mapping[str, Any]) -> Iterator[crd.Finding]:
         for field, wanted in (("apiVersion", API_VERSION), ("kind", self.kind)):

@@ -13,6 +13,7 @@ from ..components.instance import Instance
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..labels import NAME_LABEL
+from ..render.pods import once
 
 #: Waiting reasons of a container that concern its image.
 UNPULLED = frozenset(
@@ -40,18 +41,8 @@ def container(of_component: Mapping[str, Any], **more: Any) -> Object:
 
 def pod(metadata: Object, of_component: Mapping[str, Any], containers: Sequence[Object], seconds: int) -> Object:
     """Pod that runs these containers once, scheduled like pods with this spec. It ends by itself if this run dies."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {
-            **{key: value for key, value in of_component.items() if key not in _NOT_PROBED},
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "activeDeadlineSeconds": seconds + _GRACE_SECONDS,
-            "containers": list(containers),
-        },
-    }
+    like = {key: value for key, value in of_component.items() if key not in _NOT_PROBED}
+    return once(metadata, like, activeDeadlineSeconds=seconds + _GRACE_SECONDS, containers=list(containers))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from ..api_object import Object
 from ..components.instance import Instance
 from ..components.table import ETCD
 from .beside_member import on_node
-from .pods import pod_template
+from .pods import once, pod_template
 
 #: Name of its pods as a component, in labels, and of their container.
 NAME, CONTAINER = "backup-claim", "serve"
@@ -68,19 +68,14 @@ def pod(instance: Instance, name: str, image: str, served: Served, node: str) ->
         # Where the volume is counts, wherever members of etcd are to be.
         kept.pop("nodeSelector", None)
         kept["affinity"] = {"nodeAffinity": on_node(node)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": instance.metadata(NAME, name),
-        "spec": {
-            **kept,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 5,
-            "activeDeadlineSeconds": LIFE_SECONDS,
-            "containers": [container],
-            "volumes": [{"name": "backups", "persistentVolumeClaim": {"claimName": served.claim}}],
-        },
-    }
+    return once(
+        instance.metadata(NAME, name),
+        kept,
+        terminationGracePeriodSeconds=5,
+        activeDeadlineSeconds=LIFE_SECONDS,
+        containers=[container],
+        volumes=[{"name": "backups", "persistentVolumeClaim": {"claimName": served.claim}}],
+    )
 
 
 def script() -> str:

@@ -11,7 +11,7 @@ from ..api_object import Object
 from ..components.instance import Instance
 from ..components.table import ETCD
 from .cluster_layout import BASE
-from .pods import pod_template
+from .pods import once, pod_template
 
 #: Fields of a container of etcd that these have as well.
 _COMMON = ("image", "imagePullPolicy", "securityContext", "resources", "env")
@@ -53,23 +53,10 @@ def pod(parts: OfEtcd, metadata: Object, member: str, node: str, **fields: Any) 
     ``fields`` are those of its spec: its containers, and as ``volumes`` those that it has beside its two own.
     """
     claim = {"claimName": f"data-{member}"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {
-            **parts.spec,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            **fields,
-            "volumes": [
-                *fields.get("volumes", ()),
-                {"name": SCRATCH, "emptyDir": {}},
-                {"name": DATA, "persistentVolumeClaim": claim},
-            ],
-            **({"affinity": {"nodeAffinity": on_node(node)}} if node else {}),
-        },
-    }
+    own = [{"name": SCRATCH, "emptyDir": {}}, {"name": DATA, "persistentVolumeClaim": claim}]
+    fields["volumes"] = [*fields.get("volumes", ()), *own]
+    where = {"affinity": {"nodeAffinity": on_node(node)}} if node else {}
+    return once(metadata, parts.spec, **fields, **where)
 
 
 def on_node(node: str) -> Object:

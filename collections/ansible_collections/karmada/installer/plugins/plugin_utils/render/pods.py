@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ..api_object import Object
 from ..components import image_pins
@@ -38,6 +39,12 @@ def config_files(instance: Instance, component: Component) -> dict[str, tuple[st
         for files in component.config_files
     }
     return {directory: (name, content) for directory, (name, content) in found.items() if content}
+
+
+def once(metadata: Object, like: Mapping[str, Any], **own: Any) -> Object:
+    """Pod that ends by itself and goes at once where it is deleted: with this spec of others, and fields of its own."""
+    spec = {**like, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, **own}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def pod_template(instance: Instance, component: Component, config_hash: str, flags: list[str]) -> Object:
