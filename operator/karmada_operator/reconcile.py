@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Next action for one object, from what is seen of it and what is remembered of its runs. Pure.
 
+What holds for each kind stands here (``decide_by``), beside the rules of control planes; ``backups`` and ``restores``
+have those of the other kinds.
+
 Two equal orders need one run: an order that was carried out is not run again before its period is over, and an edit
 during a run makes another order, so exactly one more run, however many edits there were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import Why
 
+from .actions import Action, Cancel, Claim, Forget, Refuse, Release, Start, Wait
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Operation, Order, Outcome, Seen
-from .wishes import ALLOWED_FROM
+from .parts import names_in_words
+from .wishes import ALLOWED_FROM, KEEP_LABELS, handed_on
 
 #: Seconds until the first and at most until a later attempt after a failure, before jitter.
 FIRST_RETRY, LONGEST_RETRY = 5.0, 600.0
@@ -67,7 +73,8 @@ class Memory:
     last, until something succeeds. ``unready`` are workloads in pods that are not ready: the next look at their pods is
     not before ``unready_from``, and ``unready_looks`` counts those since the last run. ``generation`` is that of the
     document as it was seen last, ``edited_at`` since when it is; ``overtaken_at`` is when the last run ended, if the
-    document had been edited in its course.
+    document had been edited in its course. ``moved`` is None unless the last install was refused because the control
+    plane is at another place: from then on a look may tell whether it was handed over; infinite once one has denied it.
     """
 
     uid: str = ""
@@ -94,62 +101,7 @@ class Memory:
     generation: int = 0
     edited_at: float = 0.0
     overtaken_at: float | None = None
-
-
-# -- actions -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Nothing to do before ``until``; None means before something changes. ``reason`` is for programs."""
-
-    why: str
-    until: float | None = None
-    reason: str = "Idle"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Add the finalizer."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """Start a run for this order."""
-
-    order: Order
-    lane: Lane
-    why: str
-
-
-@dataclass(frozen=True)
-class Cancel:
-    """End the run under way."""
-
-    why: str
-
-
-@dataclass(frozen=True)
-class Release:
-    """Take the finalizer away. ``kept``: the instance stays. ``left`` says what stays that was to go."""
-
-    kept: bool
-    left: str = ""
-
-
-@dataclass(frozen=True)
-class Refuse:
-    """No run, because of these problems of the annotations."""
-
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True)
-class Forget:
-    """The object is gone: drop what is remembered of it."""
-
-
-Action = Wait | Claim | Start | Cancel | Release | Refuse | Forget
+    moved: float | None = None
 
 
 def order_of(seen: Seen, around: Around = NOTHING_AROUND) -> Order:
@@ -175,28 +127,83 @@ def repeats(order: Order, failed: Order | None) -> bool:
     return failed is not None and order == failed and failed.document in (0, order.document)
 
 
-def decide(  # noqa: PLR0911 - a line for each thing that may be seen
-    seen: Seen | None, memory: Memory, now: float, around: Around = NOTHING_AROUND
+def decide_by(  # noqa: PLR0911 - a line for each thing that may be seen
+    seen: Seen | None,
+    memory: Memory,
+    *,
+    ends: Callable[[Order], str],
+    next_run: Callable[[Seen, Memory], Action],
+    problems: tuple[Problem, ...] = (),
+    over: Wait | None = None,
+    paused: Wait | None = None,
 ) -> Action:
-    """Next action for an object; None means that it is gone."""
+    """Next action by what holds for each kind, and by that in which one differs; None means that the object is gone.
+
+    ``ends`` says why a run under way is to end, empty if it goes on; ``next_run`` decides upon an object that can be
+    used and is not paused. For ``problems`` it is refused as for those of its annotations. One that is ``over`` rests.
+    """
     if memory.running is not None:
-        return _during(seen, memory, memory.running)
+        why = ends(memory.running)
+        return Cancel(why) if why and not memory.cancelled else Wait("a run is under way")
     if seen is None:
         return Forget()
-    if memory.uid not in ("", seen.uid):
-        memory = Memory()
     if seen.deleting and not seen.claimed:
         return Wait("is going; others hold it, not the operator")
     if seen.deleting and seen.keep:
         return Release(kept=True)
-    if seen.wishes.problems:
-        return Refuse(seen.wishes.problems)
+    if problems := seen.wishes.problems or problems:
+        return Refuse(problems)
+    if over is not None:
+        return over
     if seen.wishes.paused:
-        return Wait("is paused")
+        return paused or Wait("is paused")
+    return next_run(seen, memory if memory.uid in ("", seen.uid) else Memory())
+
+
+def ends_with_object(seen: Seen | None, running: Order) -> str:
+    """Reason in an object itself why the run under way for it is to end; empty if there is none."""
+    if seen is None:
+        return "the object is gone"
+    if seen.uid != running.uid:
+        return "another object has the name"
+    if seen.wishes.problems:
+        return "its annotations cannot be used"
+    return "it was paused" if seen.wishes.paused else ""
+
+
+def decide(seen: Seen | None, memory: Memory, now: float, around: Around = NOTHING_AROUND) -> Action:
+    """Next action for a control plane; None means that its object is gone."""
+    return decide_by(
+        seen,
+        memory,
+        ends=lambda running: _ends(seen, running),
+        next_run=lambda seen, memory: _claimed(seen, memory, now, around),
+    )
+
+
+def _ends(seen: Seen | None, running: Order) -> str:
+    if seen is not None and seen.uid == running.uid and seen.deleting:
+        if running.operation is not Operation.REMOVE:
+            return "the object is being deleted"
+        if seen.keep:
+            return "the instance is kept"
+    if (why := ends_with_object(seen, running)) or seen is None:
+        return why
+    if seen.wishes.dry_run and not running.dry_run:
+        return "it was set to dry-run"
+    if running.dry_run and not seen.wishes.dry_run and running.operation is not Operation.LOOK:
+        # It changes nothing, so nothing is left half done, and what is wanted now waits for it.
+        return "dry-run was taken away"
+    return ""
+
+
+def _claimed(seen: Seen, memory: Memory, now: float, around: Around) -> Action:
     if not seen.claimed:
         return Claim()
     if seen.deleting and not seen.wishes.dry_run and (release := _out_of_reach(seen, around)) is not None:
         return release
+    if seen.deleting and (hindered := _not_to_be_named(seen, around)) is not None:
+        return hindered
     if seen.quarantined and not seen.deleting:
         return _in_quarantine(seen, memory, now, around)
     return _next_run(seen, memory, now, around)
@@ -215,6 +222,20 @@ def _out_of_reach(seen: Seen, around: Around) -> Release | None:
     return None
 
 
+def _not_to_be_named(seen: Seen, around: Around) -> Release | Refuse | None:
+    """Action where more members are to be given up by name than a run can be told; None if it can be told all."""
+    given_up = order_of(seen, around).given_up
+    # Its order has them, and its variables.
+    too_much = handed_on(*2 * (given_up,), seen.wishes.confirmations, seen.wishes.variables)
+    if not given_up or not too_much:
+        return None
+    if around.going and not seen.wishes.dry_run:
+        return Release(kept=False, left=_on_members(seen))
+    what = f"{too_much}: the Secrets with the kubeconfigs of {len(given_up)} members are gone"
+    remedy = f"Bring some of them back, or let the object go without its control plane: label {KEEP_LABELS[0]}=true"
+    return Refuse((Problem(what, "spec.members", remedy, reason=Reason.SECRET_NOT_FOUND),))
+
+
 def _in_quarantine(seen: Seen, memory: Memory, now: float, around: Around) -> Action:
     """Action upon a control plane that is held: an install would be refused, so it waits for the end of that."""
     until = memory.look_from + LOOK_AT_QUARANTINE
@@ -225,32 +246,7 @@ def _in_quarantine(seen: Seen, memory: Memory, now: float, around: Around) -> Ac
     return Wait(why, until, reason)
 
 
-def _during(seen: Seen | None, memory: Memory, running: Order) -> Action:
-    """Action while a run is under way: it goes on, or is cancelled."""
-    why = ""
-    if seen is None:
-        why = "the object is gone"
-    elif seen.uid != running.uid:
-        why = "another object has the name"
-    elif seen.deleting and running.operation is not Operation.REMOVE:
-        why = "the object is being deleted"
-    elif seen.deleting and seen.keep:
-        why = "the instance is kept"
-    elif seen.wishes.problems:
-        why = "its annotations cannot be used"
-    elif seen.wishes.paused:
-        why = "it was paused"
-    elif seen.wishes.dry_run and not running.dry_run:
-        why = "it was set to dry-run"
-    elif running.dry_run and not seen.wishes.dry_run and running.operation is not Operation.LOOK:
-        # It changes nothing, so nothing is left half done, and what is wanted now waits for it.
-        why = "dry-run was taken away"
-    if not why or memory.cancelled:
-        return Wait("a run is under way")
-    return Cancel(why)
-
-
-def _next_run(  # noqa: PLR0911 - as above
+def _next_run(  # noqa: PLR0911 - a line for each thing that may be seen
     seen: Seen, memory: Memory, now: float, around: Around
 ) -> Action:
     order, changes = order_of(seen, around), Lane.DELETIONS if seen.deleting else Lane.CHANGES
@@ -260,7 +256,7 @@ def _next_run(  # noqa: PLR0911 - as above
             return Release(kept=False, left=_on_members(seen))
         if repeats(order, memory.failed):
             if now < memory.retry_at:
-                return Wait("the last run failed", memory.retry_at)
+                return _until_retry(order, memory, now, around)
             why = f"the last {memory.failures} runs failed" if memory.failures > 1 else "it failed"
             return Start(order, changes, why)
     if order == memory.done:
@@ -280,6 +276,19 @@ def _next_run(  # noqa: PLR0911 - as above
     return Start(order, changes, _difference(before, order))
 
 
+def _until_retry(order: Order, memory: Memory, now: float, around: Around) -> Action:
+    """Action for an order that has failed, until it is tried again. No repetition mends one that was moved away."""
+    if memory.moved is None:
+        return Wait("the last run failed", memory.retry_at)
+    if now >= memory.moved:
+        return Start(_look(order, around), Lane.ROUTINE, "to see whether it was handed over")
+    return Wait("it is at another place, which its members follow", min(memory.moved, memory.retry_at), Reason.MOVED)
+
+
+def _look(order: Order, around: Around) -> Order:
+    return replace(order, operation=Operation.LOOK, in_trouble=bool(around.trouble), suspicion=around.suspicion)
+
+
 def _when_done(order: Order, seen: Seen, memory: Memory, now: float, around: Around) -> Action:
     """Action for an object whose order was carried out: it rests, is looked at, or is not as it was left."""
     doubt, doubt_from = _doubt(memory, around)
@@ -293,9 +302,8 @@ def _when_done(order: Order, seen: Seen, memory: Memory, now: float, around: Aro
     # A watch of workloads does not tell why their pods are not ready.
     lasting = bool(memory.unready) and now >= memory.unready_from
     if (news and now >= memory.look_from) or (seen.on_hosts and now >= memory.look_at) or lasting:
-        look = replace(order, operation=Operation.LOOK, in_trouble=bool(around.trouble), suspicion=around.suspicion)
         why = around.trouble or (around.suspicion if seen.on_hosts else memory.unready)
-        return Start(look, Lane.ROUTINE, why or "to see how it is")
+        return Start(_look(order, around), Lane.ROUTINE, why or "to see how it is")
     due = [
         memory.next_at,
         *([doubt_from] if doubt else ()),
@@ -322,7 +330,7 @@ def _still_at(seen: Seen, memory: Memory, now: float) -> float:
 
 
 def _on_members(seen: Seen) -> str:
-    return f"what joining put on {', '.join(sorted(seen.members)) or 'no member'}"
+    return f"what joining put on {names_in_words(sorted(seen.members)) or 'no member'}"
 
 
 def _difference(before: Order | None, order: Order) -> str:
@@ -352,6 +360,15 @@ def noticed(memory: Memory, seen: Seen, now: float) -> Memory:
     return replace(memory, generation=seen.generation, edited_at=now)
 
 
+def doubted(memory: Memory, why: str) -> Memory:
+    """Memory when health has this against what the last run left, empty for nothing; not in a run or after a failure.
+
+    Before the first run of this process it is what an earlier one has left.
+    """
+    counts = memory.running is None and (memory.done is not None or not memory.uid)
+    return replace(memory, doubt=why) if counts else memory
+
+
 def found_unready(memory: Memory, what: str, now: float) -> Memory:
     """Memory when it is seen which workloads in pods are not ready; what passes by itself is not worth a look."""
     if what and not memory.unready:
@@ -367,15 +384,11 @@ def started(memory: Memory, order: Order) -> Memory:
         memory = Memory(generation=memory.generation, edited_at=memory.edited_at)
     if order.operation is Operation.LOOK:
         return replace(memory, running=order, cancelled="")
-    memory = replace(memory, doubted=_doubted(memory), overtaken_at=None)
+    memory = replace(memory, doubted=bool(memory.doubt or memory.amiss), overtaken_at=None, moved=None)
     return replace(memory, uid=order.uid, running=order, cancelled="", doubt="", amiss="")
 
 
-def _doubted(memory: Memory) -> bool:
-    return bool(memory.doubt or memory.amiss)
-
-
-def ended(
+def ended(  # noqa: PLR0913 - what a run may tell
     memory: Memory,
     outcome: Outcome,
     now: float,
@@ -385,12 +398,14 @@ def ended(
     reasons: frozenset[str] = frozenset(),
     unready: str | None = None,
     amiss: str = "",
+    held: bool | None = None,
 ) -> Memory:
     """Memory when the run under way has ended. ``chance`` in [0, 1) is the jitter, ``reasons`` those of its errors.
 
     ``unready`` is what a look has found stopped on plain hosts, which another run brings back; None where health
-    watches. ``amiss`` is what a look has found in pods, where a run follows if that does not pass. What a run that did
-    not succeed has left half done is not remembered as done.
+    watches. ``amiss`` is what a look has found in pods, where a run follows if that does not pass. ``held`` says
+    whether the control plane is held by its report; None without one. What a run that did not succeed has left half
+    done is not remembered as done.
     """
     order = memory.running
     if order is None:
@@ -411,6 +426,7 @@ def ended(
             again = now + min(LOOK_AT_HOSTS, LOOK_AGAIN * 2.0 ** min(memory.unready_looks, 10))
             plain = replace(plain, unready_from=again, unready_looks=memory.unready_looks + 1)
         plain = replace(plain, amiss=amiss if order.in_trouble else "", amiss_from=now + BY_ITSELF)
+        plain = _looked_for_a_move(plain, now, held)
         return plain if unready is None or memory.done is None else replace(plain, doubt=unready)
     plain = replace(plain, unready="", unready_from=0.0, unready_looks=0)
     if order.operation is Operation.INSTALL:
@@ -426,12 +442,26 @@ def ended(
     if outcome is Outcome.CANCELLED:
         return replace(plain, done=None)
     failures = memory.failures + 1 if repeats(order, memory.failed) else 1
-    hopeless = bool(reasons) and reasons <= MENDED_BY_EDITS
+    moved = Reason.MOVED in reasons
+    hopeless = moved or (bool(reasons) and reasons <= MENDED_BY_EDITS)
     pause = max(period, LONGEST_RETRY) if hopeless else back_off(failures)
     if Reason.QUARANTINED in reasons:
         # By then the status says so, and it waits for the end of that.
         pause = max(pause, LOOK_AGAIN)
+    plain = replace(plain, moved=now if moved and order.operation is Operation.INSTALL else None)
     return replace(plain, done=None, failed=order, failures=failures, retry_at=now + pause * (1 - JITTER * chance))
+
+
+def _looked_for_a_move(memory: Memory, now: float, held: bool | None) -> Memory:
+    """Memory when a look has ended that may have told whether a control plane at another place was handed over."""
+    if memory.moved is None:
+        return memory
+    if held is None:
+        return replace(memory, moved=now + LOOK_AGAIN)
+    if not held:
+        return replace(memory, moved=inf)
+    # By then the status says so, and it waits for the end of that, after which it is worth another attempt.
+    return replace(memory, moved=None, retry_at=now + LOOK_AGAIN)
 
 
 def _overtaken(memory: Memory, order: Order, now: float, *, found_edited: bool) -> Memory:

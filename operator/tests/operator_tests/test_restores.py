@@ -11,10 +11,11 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import RELEASE, UNDO
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from karmada_operator import restores
+from karmada_operator.actions import Cancel, Forget, Refuse, Start, Wait
 from karmada_operator.executor import Ending
 from karmada_operator.kinds import Lane
 from karmada_operator.orders import Beside, Operation, Order, Outcome, Restore, Seen
-from karmada_operator.reconcile import Cancel, Forget, Memory, Refuse, Start, Wait, ended, started
+from karmada_operator.reconcile import Memory, ended, started
 from karmada_operator.restores import NONE_EARLIER, decide, seen_of
 from karmada_operator.status import Told, composed
 from karmada_operator.telling import OfRestores, noticed
@@ -214,7 +215,8 @@ def test_a_run_goes_on_to_its_end_when_its_object_is_deleted() -> None:
 def test_who_waits_for_what_was_decided_waits_for_a_status_of_that_generation(operation: Operation) -> None:
     """kubectl wait passes over conditions of an older one."""
     decided, order = seen(3, phase="Quarantined", earlier=NONE_EARLIER), Order(operation, "u1", 0)
-    begun = OfRestores().begun(Told(phase="Quarantined", generation=2), decided, order, Lane.RESTORES, "it was decided")
+    action = Start(order, Lane.RESTORES, "it was decided")
+    begun = OfRestores().begun(Told(phase="Quarantined", generation=2), decided, action)
     told = OfRestores().after(begun, decided, order, Ending(Outcome.SUCCEEDED, report={}), RUN)
     status = composed({}, told, NOW, frozenset({"conditions", "observedGeneration", "phase"}))
     assert status["observedGeneration"] == 3
