@@ -31,6 +31,7 @@ OPTIONS: dict[str, Any] = {
     "silence": {"type": "int"},
     "asked": {"type": "bool", "default": False},
     "required": {"type": "bool", "default": True},
+    "write": {"type": "bool", "default": False},
 }
 
 
@@ -134,12 +135,14 @@ class OnHost(HostCopy):
         stored = self.state_of_run(needed=arguments["required"])
         if self._task.check_mode or (state != "released" and stored is None):
             return {"changed": False}
-        if stored and state == "written" and self.state_to_write(needed=arguments["required"]) is None:
+        writes = state == "written" or (state == "released" and arguments.get("write", False))
+        lacks = writes and self.state_to_write(needed=arguments["required"]) is not None
+        if stored and state == "written" and not lacks:
             return {"changed": False}
         if seen.refusal:
             # It was unreachable when this run began, or belonged to somebody else.
             return {"changed": False}
-        more = self.written(stored) if stored and state == "written" else {}
+        more = self.written(stored) if stored and lacks else {}
         act = partial(self.on_host, "_host_state", name=run.name, state=state, holder=run.holder, **more)
         if arguments["required"]:
             found = act()
@@ -148,6 +151,6 @@ class OnHost(HostCopy):
             if refusal:
                 self.note(lost=Lost(self._task.name, refusal))
                 return {"changed": False}
-        if stored and state == "written" and not found.get("failed"):
+        if stored and lacks and not found.get("failed"):
             self.note_written(stored)
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}

@@ -26,7 +26,7 @@ options:
       - V(kept) renews the lock, for O(silence), and nothing else.
       - V(written) replaces the state.
       - V(absent) removes the state.
-      - V(released) lets go of the lock.
+      - V(released) lets go of the lock; if O(content) is given, it replaces the state before.
       - >-
         V(kept), V(written) and V(absent) fail unless O(holder) has the lock: another run may have worked on the host
         since.
@@ -171,9 +171,7 @@ def main() -> None:
 def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, Any]:
     name, holder, state = wanted["name"], wanted["holder"], wanted["state"]
     if state == "released":
-        if not check:
-            host_lock.release(system, name, holder)
-        return {"changed": False}
+        return {"changed": False} if check else _released(system, wanted)
     if state == "locked" and not check:
         host_lock.take(system, name, holder, wanted["dead_holder"])
     if state != "read":
@@ -201,6 +199,18 @@ def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, A
         "facts": host_state.facts(system, wanted["address"], wanted["folders"], wanted["virtual_ip"]),
         "programs": host_program_files.intact(system, "/usr/local/lib/karmada"),
     }
+
+
+def _released(system: System, wanted: dict[str, Any]) -> dict[str, Any]:
+    name, holder = wanted["name"], wanted["holder"]
+    try:
+        if wanted.get("content"):
+            with host_lock.working(system, name, holder):
+                host_state.recover(system, name)
+                host_state.write_state(system, name, json.loads(wanted["content"]), wanted["expected"], False)
+    finally:
+        host_lock.release(system, name, holder)
+    return {"changed": False}
 
 
 if __name__ == "__main__":

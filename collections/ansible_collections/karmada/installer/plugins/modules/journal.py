@@ -70,6 +70,12 @@ options:
       that one host does not keep the others from being let go.
     type: bool
     default: true
+  write:
+    description: >-
+      With V(state=released) on a host, write the state there before, as V(state=written) does. The lock is let go of
+      in any case.
+    type: bool
+    default: false
 attributes:
   diff_mode:
     support: none

@@ -16,6 +16,7 @@ from typing import Any
 from ..components.etcd_state import EtcdMemberState, EtcdState
 from ..components.table import KARMADA_APISERVER
 from ..problems import Problem, ProblemsError, Reason
+from ..render import units
 from ..run.run import Run
 from . import patience
 from . import plan_types as steps
@@ -80,21 +81,24 @@ def decide(run: Run, timeout: float, replace_names: Collection[str] = ()) -> Tur
 def _with_clients(run: Run, turn: Turn) -> Turn:
     """Turn with the API server that is to use a new member on its host, and the one that has done so before it.
 
-    It restarts while other members come. One that was not seen to answer is started by a later step, if it is to run.
+    It restarts while other members come. All others follow in a later step: those that were not seen to answer, and
+    those whose users would be without one meanwhile, who may be steps of this run.
     """
     before = run.handover.etcd_step.get("followed", "")
     if turn.done:
         return replace(turn, before=before)
-    if turn.step != "promoted" or not _has_api_server(run, turn.member):
+    if turn.step != "promoted" or not _may_restart(run, turn.member):
         return turn
     run.handover.etcd_step = {**run.handover.etcd_step, "followed": turn.member}
     return replace(turn, follows=turn.member, before="" if before == turn.member else before)
 
 
-def _has_api_server(run: Run, host: str) -> bool:
-    """Return whether an API server was seen to answer on this host of the document."""
+def _may_restart(run: Run, host: str) -> bool:
+    """Return whether an API server was seen to answer on this host, whose users another one serves meanwhile."""
     view = run.on_host(host)
-    return bool(view.components([KARMADA_APISERVER.name])) and view.answers([KARMADA_APISERVER.name])
+    if not view.components([KARMADA_APISERVER.name]) or not view.answers([KARMADA_APISERVER.name]):
+        return False
+    return units.layout(run.instance, view.host, KARMADA_APISERVER, run.endpoint_host).shutdown_delay > 0
 
 
 def _asked_for(run: Run, replace_names: Collection[str]) -> frozenset[str]:

@@ -176,6 +176,24 @@ def written_everywhere(runs: Runs) -> None:
         Asked(journal.OnHost, runs.step(), name).perform(state="written", required=True)
 
 
+def test_a_host_that_is_let_go_of_gets_what_it_lacks_with_that(runs: Runs) -> None:
+    runs.see_all(seen(Stored(4).after(remembered())))
+
+    def released(name: str, *, write: bool = True) -> dict[str, Any]:
+        step = Asked(journal.OnHost, runs.step(), name)
+        step.perform(state="released", required=False, write=write)
+        (sent,) = step.asked
+        assert (sent["module"], sent["state"]) == ("_host_state", "released")
+        return sent
+
+    assert "content" not in released("cp1"), "it has it"
+    run = runs.step()
+    run.save(remembered(endpoint_host="another.example.com"))
+    assert "content" not in released("cp1", write=False)
+    assert json.loads(released("cp1")["content"])["serial"] == 6
+    assert "content" not in released("cp1"), "it has it now"
+
+
 def notes_of(runs: Runs) -> list[str]:
     """What the report of the run has to say of states."""
     run = runs.step()

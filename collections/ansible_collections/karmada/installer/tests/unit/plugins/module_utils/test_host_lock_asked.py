@@ -16,7 +16,7 @@ import yaml
 from ansible_collections.karmada.installer.plugins.action import host_programs, journal
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_lock import LockedError
-from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 from ansible_collections.karmada.installer.plugins.modules import _etcd_change as etcd_change
 from ansible_collections.karmada.installer.plugins.modules import _etcd_room as etcd_room
 from ansible_collections.karmada.installer.plugins.modules import _etcd_snapshot as etcd_snapshot
@@ -198,6 +198,23 @@ def test_what_changes_a_host_renews_the_lock(host: Host, name: str, asked: list[
     STEPS[name](host, ANNA, False)
     # It does get that far with the lock: else to be refused without it would say nothing.
     assert bool(asked) == (name.startswith(("_etcd", "_host_restore")) and not name.endswith("absent"))
+    with pytest.raises(LockedError, match=f"{ANNA} is working on prod"):
+        host_lock.take(host, "prod", BEN)
+
+
+def test_who_lets_go_of_a_host_writes_the_state_before_and_lets_go_where_that_fails(host: Host) -> None:
+    host_lock.take(host, "prod", ANNA)
+    state_step("released")(host, ANNA, False)
+    assert host_state.read_state(host, "prod")["digest"] == STATE["digest"]
+    host_lock.take(host, "prod", BEN)
+    # Something else is there than this run has seen.
+    other = Stored(2, {"key": base64.b64encode(b"2").decode()}).plain
+    with pytest.raises(HostError):
+        on(host_state_module, host, BEN, False, state="released", content=json.dumps(other), expected="")
+    host_lock.take(host, "prod", ANNA)
+    # Whoever has lost it writes nothing, and lets go of nothing.
+    with pytest.raises(LockedError):
+        state_step("released")(host, BEN, False)
     with pytest.raises(LockedError, match=f"{ANNA} is working on prod"):
         host_lock.take(host, "prod", BEN)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import UnitStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memory import (
+    HostsOfEtcd,
     Installed,
     hosts,
     installed_in,
@@ -56,6 +58,23 @@ def test_api_servers_use_the_members_on_their_hosts_one_after_the_other(
     turns.clear()
     world.bring_to([*hosts(names(1, 2, 3, 4, 5)), {"name": "etcd6", "address": "192.0.2.6", "roles": ["etcd"]}][1:])
     assert [(each.follows, each.before) for each in turns if each.follows or each.before] == [], "it is no API server's"
+
+
+def test_an_api_server_that_users_reach_at_its_host_follows_later(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, asked = HostsOfEtcd.spec, list[bool]()
+
+    def at_a_host(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return {**spec(entries), "endpoint": {"type": "External", "host": "192.0.2.2"}}
+
+    for said in (spec, at_a_host):
+        monkeypatch.setattr(HostsOfEtcd, "spec", staticmethod(said))
+        run = installed(1).run(hosts(names(1, 2, 3)))
+        run.handover.note("cp2", units={"karmada-prod-apiserver.service": UnitStatus("/bin/kube-apiserver", "")})
+        turn = members_on_hosts.Turn("promoted", "cp1", "cp2", "a")
+        asked.append(bool(members_on_hosts._with_clients(run, turn).follows))
+    assert asked == [True, False]
 
 
 def test_an_api_server_uses_the_others_while_the_member_of_its_host_is_none(installed: Installed) -> None:
