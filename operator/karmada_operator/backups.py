@@ -7,6 +7,8 @@ order; the moments between are missed, and told. Nothing of it outlives the obje
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
@@ -18,7 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold impo
 from . import inputs, schedules
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Beside, Operation, Order, Seen
-from .reconcile import Action, Cancel, Forget, Memory, Refuse, Start, Wait
+from .reconcile import Action, Forget, Memory, Start, Wait, decide_by, ends_with_object
 from .schedules import Backups
 from .wishes import OF_BELONGINGS, Wishes
 
@@ -26,42 +28,51 @@ from .wishes import OF_BELONGINGS, Wishes
 LOOK_AT_CLOCK = 60.0
 
 
-def seen_of(obj: Object) -> Seen:
-    """Parts of an EtcdBackup that decide, of the object as an API server gives it."""
-    meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
-    wanted, problems = _wanted(obj)
-    wishes = Wishes.asked_of(meta, OF_BELONGINGS, problems)
+def belonging(obj: Object, problems: Iterable[Problem] = ()) -> Seen:
+    """Parts that decide of an object which belongs to a control plane, but for those that only its own kind has.
+
+    ``problems`` are those of its spec.
+    """
+    meta, spec = obj["metadata"], obj.get("spec") or {}
+    deleting = bool(meta.get("deletionTimestamp"))
     return Seen(
         uid=str(meta["uid"]),
         generation=int(meta.get("generation") or 0),
-        wishes=wishes,
-        claimed=not meta.get("deletionTimestamp"),
-        deleting=bool(meta.get("deletionTimestamp")),
+        wishes=Wishes.asked_of(meta, OF_BELONGINGS, problems),
+        claimed=not deleting,
+        deleting=deleting,
         references=inputs.references(spec),
         deployment=_deployment(spec),
-        backups=Backups(
-            wanted=wanted,
-            newest=schedules.moment_of((status.get("newest") or {}).get("startTime")),
-            requested=str(status.get("requested") or ""),
-            carried_out=int(status.get("observedGeneration") or 0),
-        ),
         version=str(meta.get("resourceVersion", "")),
     )
 
 
-def hindrance(seen: Seen, beside: Beside) -> Wait | None:
-    """Reason in the control plane itself why nothing is done for its backups and restores; None if there is none."""
+def seen_of(obj: Object) -> Seen:
+    """Parts of an EtcdBackup that decide, of the object as an API server gives it."""
+    status = obj.get("status") or {}
+    wanted, problems = _wanted(obj)
+    known = Backups(
+        wanted=wanted,
+        newest=schedules.moment_of((status.get("newest") or {}).get("startTime")),
+        requested=str(status.get("requested") or ""),
+        carried_out=int(status.get("observedGeneration") or 0),
+    )
+    return replace(belonging(obj, problems), backups=known)
+
+
+def hindrance(seen: Seen, beside: Beside, until: float) -> Wait | None:
+    """Wait for a control plane itself, of its backups and restores, with a look at ``until``; None if there is none."""
     deployment, name = beside.deployment, seen.deployment
     if deployment is None:
-        return Wait(f"there is no KarmadaDeployment {name} here", reason="NoDeployment")
+        return Wait(f"there is no KarmadaDeployment {name} here", until, "NoDeployment")
     if deployment.deleting:
-        return Wait(f"KarmadaDeployment {name} is being deleted", reason="BeingDeleted")
+        return Wait(f"KarmadaDeployment {name} is being deleted", until, "BeingDeleted")
     if not deployment.installed:
-        return Wait(f"KarmadaDeployment {name} is not installed yet", reason="NotInstalled")
+        return Wait(f"KarmadaDeployment {name} is not installed yet", until, "NotInstalled")
     return None
 
 
-def decide(  # noqa: PLR0911 - a line for each thing that may be seen
+def decide(
     seen: Seen | None,
     memory: Memory,
     now: float,
@@ -70,24 +81,24 @@ def decide(  # noqa: PLR0911 - a line for each thing that may be seen
     around: Around = NOTHING_AROUND,
 ) -> Action:
     """Next action; None means that the object is gone. ``now`` is of a monotonic clock, ``clock`` the time in UTC."""
-    if memory.running is not None:
-        return _during(seen, memory, memory.running, beside)
-    if seen is None or seen.backups is None:
+    goes = "the control plane goes" if beside.deployment is None or beside.deployment.deleting else ""
+    return decide_by(
+        seen,
+        memory,
+        ends=lambda running: ends_with_object(seen, running) or goes,
+        next_run=lambda seen, memory: (
+            hindrance(seen, beside, _soon(now))
+            or _held(beside.deployment, _soon(now))
+            or _next_run(seen, memory, now, clock, around)
+        ),
+        paused=Wait("is paused", _soon(now), "Paused"),
+    )
+
+
+def _next_run(seen: Seen, memory: Memory, now: float, clock: datetime, around: Around) -> Action:
+    if seen.backups is None:
         return Forget()
-    if memory.uid not in ("", seen.uid):
-        memory = Memory()
-    if seen.deleting:
-        return Wait("is going")
-    if seen.wishes.problems:
-        return Refuse(seen.wishes.problems)
-    if seen.wishes.paused:
-        return Wait("is paused", _soon(now), "Paused")
-    if held := hindrance(seen, beside):
-        return Wait(held.why, _soon(now), held.reason)
-    if beside.deployment and (held := _held(beside.deployment)):
-        return Wait(held.why, _soon(now), held.reason)
-    met = memory.done.moment if memory.done else ""
-    verdict = schedules.verdict(seen.backups, clock, met)
+    verdict = schedules.verdict(seen.backups, clock, memory.done.moment if memory.done else "")
     order = order_of(seen, memory, verdict, around)
     if order is None or order == memory.done:
         return Wait(_next(verdict), _until(verdict, now, clock))
@@ -96,17 +107,17 @@ def decide(  # noqa: PLR0911 - a line for each thing that may be seen
     return Start(order, Lane.BACKUPS, _why(order, seen.backups))
 
 
-def _held(deployment: Seen) -> Wait | None:
-    """Reason why a control plane that is held is not backed up; None if it is."""
-    if not deployment.quarantined or deployment.held == Why.PART_RELEASED:
+def _held(deployment: Seen | None, until: float) -> Wait | None:
+    """Wait for a control plane that is held, and not backed up; None if it is."""
+    if deployment is None or not deployment.quarantined or deployment.held == Why.PART_RELEASED:
         # Nothing of it is taken back any more, and members follow what is there, maybe for days.
         return None
     if deployment.held == Why.HANDED_OVER:
-        return Wait("the control plane was handed over, and is backed up where it is now", reason=Why.HANDED_OVER)
+        return Wait("the control plane was handed over, and is backed up where it is now", until, Why.HANDED_OVER)
     if deployment.held == Why.HANDING_OVER:
-        return Wait("the control plane is being handed over, which takes its final backup", reason=Why.HANDING_OVER)
+        return Wait("the control plane is being handed over, which takes its final backup", until, Why.HANDING_OVER)
     # A backup of it would outlive the restore, also one that is taken back.
-    return Wait("a restore holds the control plane; the release takes a backup", reason="Quarantined")
+    return Wait("a restore holds the control plane; the release takes a backup", until, "Quarantined")
 
 
 def order_of(seen: Seen, memory: Memory, verdict: Due, around: Around) -> Order | None:
@@ -127,21 +138,6 @@ def order_of(seen: Seen, memory: Memory, verdict: Due, around: Around) -> Order 
         moment=schedules.text_of(verdict.since) if verdict.since else "",
         missed=verdict.missed,
     )
-
-
-def _during(seen: Seen | None, memory: Memory, running: Order, beside: Beside) -> Action:
-    why = ""
-    if seen is None:
-        why = "the object is gone"
-    elif seen.uid != running.uid:
-        why = "another object has the name"
-    elif seen.wishes.problems:
-        why = "its annotations cannot be used"
-    elif seen.wishes.paused:
-        why = "it was paused"
-    elif beside.deployment is None or beside.deployment.deleting:
-        why = "the control plane goes"
-    return Cancel(why) if why and not memory.cancelled else Wait("a run is under way")
 
 
 def _why(order: Order, backups: Backups) -> str:

@@ -237,7 +237,7 @@ class Controller:
         if not seen.elsewhere:
             return found
         try:
-            other = inputs.namespace(self._cluster, seen.elsewhere)
+            other = self._cluster.metadata("v1", "Namespace", seen.elsewhere)
         except Forbidden:
             # Whether it is there, and what it allows, cannot be known: nothing is given up.
             return found
@@ -273,9 +273,15 @@ class Controller:
         waiting = self._queue.waiting(WAITS)
         found, self._waiting, clock = waiting - self._waiting, waiting, datetime.now(UTC)
         wait = Wait("its run begins when one of those that are under way has ended", reason="Waiting")
+
+        def waits(key: Key, seen: Seen, told: Told) -> Told:
+            # What a run tells that has begun meanwhile comes after this, since it was handed out before.
+            tells = telling.of(self._kinds[key.kind])
+            return tells.at_rest(told, seen, wait, clock) if self._queue.waits(key) else told
+
         for key in found:
             if (seen := self._seen(key)) is not None:
-                self._writer.tell(key, seen.uid, partial(self._waits, key, seen, wait, clock))
+                self._writer.tell(key, seen.uid, partial(waits, key, seen))
 
     def _see_to_what_is_left(self) -> None:
         """Queue each object with a run that was left and that was not listed: no watch tells it."""
@@ -286,10 +292,6 @@ class Controller:
             if self._seen(key) is None:
                 self._unseen.add(key)
                 self._queue.add(key, Lane.QUICK)
-
-    def _waits(self, key: Key, seen: Seen, wait: Wait, clock: datetime, told: Told) -> Told:
-        # What a run tells that has begun meanwhile comes after this, since it was handed out before.
-        return telling.of(self._kinds[key.kind]).at_rest(told, seen, wait, clock) if self._queue.waits(key) else told
 
     # -- a turn ----------------------------------------------------------------------------------------------------
 
@@ -390,12 +392,9 @@ class Controller:
                 return
             seen = Seen(order.uid, order.document or order.generation, deployment=spec.deployment)
             self._decider.adopt(key, spec.deployment)
-        self._go_on(key, lane, seen, order)
-
-    def _go_on(self, key: Key, lane: Lane, seen: Seen, order: Order) -> None:
-        """Follow a run that an earlier leader started, in the lane that it would have been started in."""
+        # The one that it would have been started in.
         of_others = {Operation.REMOVE: Lane.DELETIONS, Operation.LOOK: Lane.ROUTINE}
-        wanted = of_others.get(order.operation, self._kinds[key.kind].lane)
+        wanted = of_others.get(order.operation, kind.lane)
         if lane is not wanted:
             self._queue.add(key, wanted)
             return
@@ -412,7 +411,7 @@ class Controller:
         if not seen.elsewhere:
             return None
         try:
-            namespace = inputs.namespace(self._cluster, seen.elsewhere)
+            namespace = self._cluster.metadata("v1", "Namespace", seen.elsewhere)
         except Forbidden:
             # One that this operator does not serve.
             namespace = None

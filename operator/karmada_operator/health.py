@@ -144,18 +144,18 @@ class _Elsewhere:
     ``changed`` and ``listed`` are called from their threads. ``complete`` is for the owner: all was there once.
     """
 
-    def __init__(self, cluster: Cluster, instance: Instance, host: HostCluster) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        instance: Instance,
+        host: HostCluster,
+        changed: Callable[[Key], None],
+        listed: Callable[[], None],
+    ) -> None:
         self._cluster, self._own, self.host = cluster, bool(host.secret), host
-        self.changed: Callable[[Key], None] = lambda _key: None
-        self.listed: Callable[[], None] = lambda: None
         self.complete = False
-        self._by_kind = _watchers(
-            cluster,
-            host.namespace or instance.namespace,
-            f"{LABELS},{INSTANCE_LABEL}={instance.name}",
-            lambda key: self.changed(key),  # noqa: PLW0108 - it is set later
-            lambda: self.listed(),  # noqa: PLW0108 - it is set later
-        )
+        labels = f"{LABELS},{INSTANCE_LABEL}={instance.name}"
+        self._by_kind = _watchers(cluster, host.namespace or instance.namespace, labels, changed, listed)
         self._watchers = [*self._by_kind.values()]
 
     def start(self) -> None:
@@ -340,9 +340,13 @@ class Health:
             return None
         if cluster is None:
             return None
-        found = _Elsewhere(cluster, instance, host)
-        found.changed = lambda key: self._changed_elsewhere(instance, found, key)
-        found.listed = lambda: self._listed_elsewhere(instance, found)
+        found = _Elsewhere(
+            cluster,
+            instance,
+            host,
+            lambda key: self._changed_elsewhere(instance, found, key),
+            lambda: self._listed_elsewhere(instance, found),
+        )
         return found
 
     def _listed_elsewhere(self, instance: Instance, elsewhere: _Elsewhere) -> None:

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Forbidden
 
@@ -68,11 +67,6 @@ def is_going(cluster: Cluster, namespace: str) -> bool:
         return "deletionTimestamp" in (cluster.metadata("v1", "Namespace", namespace) or {})
     except ApiError:
         return False
-
-
-def namespace(cluster: Cluster, name: str) -> Object | None:
-    """Metadata of a namespace; None if it is not there. Raises ApiError."""
-    return cluster.metadata("v1", "Namespace", name)
 
 
 def lost(cluster: Cluster, namespace: str, named: Iterable[str], *, going: bool) -> frozenset[str]:

@@ -24,7 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.stream import Lines
 
-from .executor import LONGEST_LINE, Ending, Left, LeftBehind, RunSpec, Task, UnderWay, parsed, told
+from .executor import LONGEST_LINE, Ending, Executor, Left, LeftBehind, Run, RunSpec, Task, UnderWay, parsed, told
 from .kinds import Key
 from .orders import Outcome
 from .worker import GRACE
@@ -110,7 +110,7 @@ def seen_of(pod: Object | None, before: Pod = Pod()) -> Pod:
     return Pod(name, waits=readiness.reason_not_ready(pod) or "it does not run yet")
 
 
-class JobExecutor:
+class JobExecutor(Executor):
     """Runs Jobs in ``namespace``, the operator's own. ``operator`` tells several operators' Jobs apart."""
 
     def __init__(self, cluster: Cluster, namespace: str, operator: str, template: Object) -> None:
@@ -120,7 +120,6 @@ class JobExecutor:
         self._runs: set[JobRun] = set()
 
     def start(self, spec: RunSpec) -> JobRun:
-        """See ``Executor``."""
         job = job_of(self._template, spec, self.namespace, self._operator)
         until = time.monotonic() + GONE
         try:
@@ -156,7 +155,6 @@ class JobExecutor:
         return None
 
     def left(self) -> list[Left]:
-        """See ``Executor``."""
         found = []
         with self._guard:
             followed = {each.uid for each in self._runs}
@@ -200,7 +198,7 @@ class JobExecutor:
         return run
 
 
-class JobRun:
+class JobRun(Run):
     """One Job."""
 
     def __init__(self, executor: JobExecutor, spec: RunSpec, job: Object) -> None:
@@ -215,7 +213,7 @@ class JobRun:
         self._woken = threading.Event()
 
     def follow(self) -> Iterator[Task | Ending]:
-        """See ``Run``. Raises LeftBehind once the executor is closed: the run goes on."""
+        """Raises LeftBehind once the executor is closed: the run goes on."""
         ending: Ending | None = None
         pod, waits, tail, unread_until = Pod(), "", None, float("inf")
         try:
@@ -249,7 +247,6 @@ class JobRun:
         yield ending
 
     def cancel(self, why: str) -> None:
-        """See ``Run``."""
         with self._guard:
             first, self._why = not self._why, self._why or why
         if first:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -39,90 +40,68 @@ class Metrics:
     """All figures of one operator."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        gauge, counter = partial(Gauge, registry=self.registry), partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, buckets=_SECONDS, registry=self.registry)
         ours, theirs = "karmada_operator_", "karmada_instance_"
-        self.leader = Gauge(
-            f"{ours}leader", "1 in the process that leads and starts runs, 0 in the others.", registry=registry
-        )
-        self.runs = Counter(
+        self.leader = gauge(f"{ours}leader", "1 in the process that leads and starts runs, 0 in the others.")
+        self.runs = counter(
             f"{ours}runs",
             "Runs that have ended. Outcome: succeeded, failed, cancelled, timed_out, lost (ended without a word).",
             ("kind", "operation", "outcome"),
-            registry=registry,
         )
-        self.run_seconds = Histogram(
+        self.run_seconds = histogram(
             f"{ours}run_seconds",
             "Seconds from the start of a run, or from where this process found it, to its end.",
             ("kind", "operation"),
-            buckets=_SECONDS,
-            registry=registry,
         )
-        self.run_memory = Gauge(
+        self.run_memory = gauge(
             f"{ours}run_memory_peak_mib",
             "Most memory that all processes of the last run had at once, in MiB.",
             ("kind",),
-            registry=registry,
         )
-        self.waited = Histogram(
+        self.waited = histogram(
             f"{ours}queue_wait_seconds",
             "Seconds that objects waited for their turn, beyond the time they were due.",
             ("lane",),
-            buckets=_SECONDS,
-            registry=registry,
         )
-        self.depth = Gauge(f"{ours}queue_depth", "Objects that are due and wait.", ("lane",), registry=registry)
-        self.active = Gauge(
+        self.depth = gauge(f"{ours}queue_depth", "Objects that are due and wait.", ("lane",))
+        self.active = gauge(
             f"{ours}queue_active",
             "Objects that are worked on; in other lanes than quick, with a run that is under way or about to be.",
             ("lane",),
-            registry=registry,
         )
-        self.retries = Counter(f"{ours}retries", "Runs for what failed just before.", ("kind",), registry=registry)
-        self.errors = Counter(
-            f"{ours}api_errors",
-            "Turns of objects that ended in a request to an API server that failed.",
-            ("kind",),
-            registry=registry,
+        self.retries = counter(f"{ours}retries", "Runs for what failed just before.", ("kind",))
+        self.errors = counter(
+            f"{ours}api_errors", "Turns of objects that ended in a request to an API server that failed.", ("kind",)
         )
-        self.last_success = Gauge(
+        self.last_success = gauge(
             f"{ours}last_success_timestamp_seconds",
             "End of the last run that succeeded, since this process leads.",
             _OBJECT,
-            registry=registry,
         )
-        self.ready = Gauge(f"{theirs}ready", "1 if condition Ready is True, else 0.", _OBJECT, registry=registry)
-        self.members = Gauge(
+        self.ready = gauge(f"{theirs}ready", "1 if condition Ready is True, else 0.", _OBJECT)
+        self.members = gauge(
             f"{theirs}members",
             "Member clusters that are ready (ready=true), and those that are not.",
             (*_OBJECT, "ready"),
-            registry=registry,
         )
-        self.expiry = Gauge(
+        self.expiry = gauge(
             f"{theirs}certificate_expiry_timestamp_seconds",
             "When the first certificate expires, as the last report had it.",
             _OBJECT,
-            registry=registry,
         )
-        self.backup_age = Gauge(
-            "karmada_backup_age_seconds",
-            "Age of the newest verified backup; absent before there is one.",
-            _OBJECT,
-            registry=registry,
+        self.backup_age = gauge(
+            "karmada_backup_age_seconds", "Age of the newest verified backup; absent before there is one.", _OBJECT
         )
-        self.backup_healthy = Gauge(
+        self.backup_healthy = gauge(
             "karmada_backup_healthy",
             "1 if a verified backup is young enough (condition BackupHealthy), else 0.",
             _OBJECT,
-            registry=registry,
         )
-        self.backup_size = Gauge(
-            "karmada_backup_size_bytes", "Size of the newest verified backup in bytes.", _OBJECT, registry=registry
-        )
-        self.backup_seconds = Gauge(
-            "karmada_backup_duration_seconds",
-            "Seconds that the newest verified backup took.",
-            _OBJECT,
-            registry=registry,
+        self.backup_size = gauge("karmada_backup_size_bytes", "Size of the newest verified backup in bytes.", _OBJECT)
+        self.backup_seconds = gauge(
+            "karmada_backup_duration_seconds", "Seconds that the newest verified backup took.", _OBJECT
         )
 
     def on_status(self, key: Key, status: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run_process impo
 
 from . import environment as surroundings
 from . import process_tree
-from .executor import LONGEST_LINE, Ending, Left, RunSpec, Task, parsed, told
+from .executor import LONGEST_LINE, Ending, Executor, Left, Run, RunSpec, Task, parsed, told
 from .orders import Outcome
 from .worker import GRACE, PARENT
 
@@ -27,7 +27,7 @@ _FOLDER = "run-"
 _TAIL = 4096
 
 
-class ProcessExecutor:
+class ProcessExecutor(Executor):
     """Starts workers. ``root`` is a folder of our own, on a tmpfs; what an earlier operator left there is removed.
 
     ``artifacts`` is a directory that stands in all their inventory sources.
@@ -61,7 +61,7 @@ class ProcessExecutor:
                 process = subprocess.Popen(
                     [sys.executable, "-m", "karmada_operator.worker"],
                     cwd=folder,
-                    env=self._environment_of(spec, folder),
+                    env={**self._environment, **surroundings.of_run(spec.run_id, folder), PARENT: str(os.getpid())},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=stderr,
@@ -92,11 +92,8 @@ class ProcessExecutor:
             self._unclaimed = dead
 
     def left(self) -> list[Left]:
-        """See ``Executor``: they end with the operator that started them."""
+        """None: they end with the operator that started them."""
         return []
-
-    def _environment_of(self, spec: RunSpec, folder: Path) -> dict[str, str]:
-        return {**self._environment, **surroundings.of_run(spec.run_id, folder), PARENT: str(os.getpid())}
 
     def forget(self, run: ProcessRun) -> None:
         """See everything of a run gone whose worker has ended, and remove its folder."""
@@ -106,7 +103,7 @@ class ProcessExecutor:
         shutil.rmtree(run.folder, ignore_errors=True)
 
 
-class ProcessRun:
+class ProcessRun(Run):
     """One worker."""
 
     def __init__(
@@ -118,7 +115,6 @@ class ProcessRun:
         self._timers: list[threading.Timer] = []
 
     def follow(self) -> Iterator[Task | Ending]:
-        """See ``Run``."""
         self._kill_after(self.spec.time_limit + GRACE + MARGIN)
         ending = None
         try:
@@ -139,7 +135,6 @@ class ProcessRun:
         yield ending or self._lost(tail)
 
     def cancel(self, why: str) -> None:
-        """See ``Run``."""
         self._why = self._why or why
         self._end()
 

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Next action for one object, from what is seen of it and what is remembered of its runs. Pure.
 
+What holds for each kind stands here (``decide_by``), beside the rules of control planes; ``backups`` and ``restores``
+have those of the other kinds.
+
 Two equal orders need one run: an order that was carried out is not run again before its period is over, and an edit
 during a run makes another order, so exactly one more run, however many edits there were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
@@ -175,24 +178,77 @@ def repeats(order: Order, failed: Order | None) -> bool:
     return failed is not None and order == failed and failed.document in (0, order.document)
 
 
-def decide(  # noqa: PLR0911 - a line for each thing that may be seen
-    seen: Seen | None, memory: Memory, now: float, around: Around = NOTHING_AROUND
+def decide_by(  # noqa: PLR0911 - a line for each thing that may be seen
+    seen: Seen | None,
+    memory: Memory,
+    *,
+    ends: Callable[[Order], str],
+    next_run: Callable[[Seen, Memory], Action],
+    problems: tuple[Problem, ...] = (),
+    over: Wait | None = None,
+    paused: Wait = Wait("is paused"),
 ) -> Action:
-    """Next action for an object; None means that it is gone."""
+    """Next action by what holds for each kind, and by that in which one differs; None means that the object is gone.
+
+    ``ends`` says why a run under way is to end, empty if it goes on; ``next_run`` decides upon an object that can be
+    used and is not paused. For ``problems`` it is refused as for those of its annotations. One that is ``over`` rests.
+    """
     if memory.running is not None:
-        return _during(seen, memory, memory.running)
+        why = ends(memory.running)
+        return Cancel(why) if why and not memory.cancelled else Wait("a run is under way")
     if seen is None:
         return Forget()
-    if memory.uid not in ("", seen.uid):
-        memory = Memory()
     if seen.deleting and not seen.claimed:
         return Wait("is going; others hold it, not the operator")
     if seen.deleting and seen.keep:
         return Release(kept=True)
-    if seen.wishes.problems:
-        return Refuse(seen.wishes.problems)
+    if problems := seen.wishes.problems or problems:
+        return Refuse(problems)
+    if over is not None:
+        return over
     if seen.wishes.paused:
-        return Wait("is paused")
+        return paused
+    return next_run(seen, memory if memory.uid in ("", seen.uid) else Memory())
+
+
+def ends_with_object(seen: Seen | None, running: Order) -> str:
+    """Reason in an object itself why the run under way for it is to end; empty if there is none."""
+    if seen is None:
+        return "the object is gone"
+    if seen.uid != running.uid:
+        return "another object has the name"
+    if seen.wishes.problems:
+        return "its annotations cannot be used"
+    return "it was paused" if seen.wishes.paused else ""
+
+
+def decide(seen: Seen | None, memory: Memory, now: float, around: Around = NOTHING_AROUND) -> Action:
+    """Next action for a control plane; None means that its object is gone."""
+    return decide_by(
+        seen,
+        memory,
+        ends=lambda running: _ends(seen, running),
+        next_run=lambda seen, memory: _claimed(seen, memory, now, around),
+    )
+
+
+def _ends(seen: Seen | None, running: Order) -> str:
+    if seen is not None and seen.uid == running.uid and seen.deleting:
+        if running.operation is not Operation.REMOVE:
+            return "the object is being deleted"
+        if seen.keep:
+            return "the instance is kept"
+    if (why := ends_with_object(seen, running)) or seen is None:
+        return why
+    if seen.wishes.dry_run and not running.dry_run:
+        return "it was set to dry-run"
+    if running.dry_run and not seen.wishes.dry_run and running.operation is not Operation.LOOK:
+        # It changes nothing, so nothing is left half done, and what is wanted now waits for it.
+        return "dry-run was taken away"
+    return ""
+
+
+def _claimed(seen: Seen, memory: Memory, now: float, around: Around) -> Action:
     if not seen.claimed:
         return Claim()
     if seen.deleting and not seen.wishes.dry_run and (release := _out_of_reach(seen, around)) is not None:
@@ -225,32 +281,7 @@ def _in_quarantine(seen: Seen, memory: Memory, now: float, around: Around) -> Ac
     return Wait(why, until, reason)
 
 
-def _during(seen: Seen | None, memory: Memory, running: Order) -> Action:
-    """Action while a run is under way: it goes on, or is cancelled."""
-    why = ""
-    if seen is None:
-        why = "the object is gone"
-    elif seen.uid != running.uid:
-        why = "another object has the name"
-    elif seen.deleting and running.operation is not Operation.REMOVE:
-        why = "the object is being deleted"
-    elif seen.deleting and seen.keep:
-        why = "the instance is kept"
-    elif seen.wishes.problems:
-        why = "its annotations cannot be used"
-    elif seen.wishes.paused:
-        why = "it was paused"
-    elif seen.wishes.dry_run and not running.dry_run:
-        why = "it was set to dry-run"
-    elif running.dry_run and not seen.wishes.dry_run and running.operation is not Operation.LOOK:
-        # It changes nothing, so nothing is left half done, and what is wanted now waits for it.
-        why = "dry-run was taken away"
-    if not why or memory.cancelled:
-        return Wait("a run is under way")
-    return Cancel(why)
-
-
-def _next_run(  # noqa: PLR0911 - as above
+def _next_run(  # noqa: PLR0911 - a line for each thing that may be seen
     seen: Seen, memory: Memory, now: float, around: Around
 ) -> Action:
     order, changes = order_of(seen, around), Lane.DELETIONS if seen.deleting else Lane.CHANGES
@@ -367,12 +398,8 @@ def started(memory: Memory, order: Order) -> Memory:
         memory = Memory(generation=memory.generation, edited_at=memory.edited_at)
     if order.operation is Operation.LOOK:
         return replace(memory, running=order, cancelled="")
-    memory = replace(memory, doubted=_doubted(memory), overtaken_at=None)
+    memory = replace(memory, doubted=bool(memory.doubt or memory.amiss), overtaken_at=None)
     return replace(memory, uid=order.uid, running=order, cancelled="", doubt="", amiss="")
-
-
-def _doubted(memory: Memory) -> bool:
-    return bool(memory.doubt or memory.amiss)
 
 
 def ended(

@@ -18,6 +18,7 @@ from .kinds import Key, Kind, Lane
 from .metrics import Metrics
 from .orders import OF_A_RESTORE, Operation, Order, Outcome, Seen
 from .reconcile import Start
+from .schedules import text_of
 from .status import Told
 from .status_writer import StatusWriter
 
@@ -45,7 +46,7 @@ class Recorder:
     def begun(self, key: Key, seen: Seen, action: Start, spec: RunSpec) -> None:
         """A run is about to start."""
         tells = telling.of(self._kinds[key.kind])
-        self._writer.tell(key, seen.uid, lambda told: tells.begun(told, seen, action.order, action.lane, action.why))
+        self._writer.tell(key, seen.uid, lambda told: tells.begun(told, seen, action))
         _LOG.info("starts %s: %s", spec.playbook, action.why, extra={"object": str(key), "run": spec.run_id})
         # A look each six hours is no news.
         if action.lane is not Lane.ROUTINE:
@@ -64,11 +65,11 @@ class Recorder:
         live = self._cluster.get(kind.api_version, kind.kind, key.name, key.namespace) or {}
         return str((live.get("status") or {}).get("phase") or "")
 
-    def gone_on(self, key: Key, seen: Seen, order: Order, lane: Lane, spec: RunSpec, phase: str) -> None:
+    def gone_on(self, key: Key, seen: Seen, action: Start, spec: RunSpec, phase: str) -> None:
         """A run is followed that an earlier leader started; ``phase`` is what its object has reached."""
         _LOG.info("follows a run of an earlier leader", extra={"object": str(key), "run": spec.run_id})
         tells = telling.of(self._kinds[key.kind])
-        self._writer.tell(key, seen.uid, lambda told: tells.gone_on(told, seen, order, lane, phase))
+        self._writer.tell(key, seen.uid, lambda told: tells.gone_on(told, seen, action, phase))
 
     def retried(self, key: Key) -> None:
         """A run starts for the order that failed last."""
@@ -93,8 +94,8 @@ class Recorder:
         run = {
             "id": spec.run_id,
             "playbook": spec.playbook,
-            "startTime": began.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "completionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "startTime": text_of(began),
+            "completionTime": text_of(datetime.now(UTC)),
         }
         tells, now = telling.of(self._kinds[key.kind]), self._now(key, seen, order)
         self._writer.tell(key, seen.uid, lambda told: tells.after(told, now, order, ending, run))

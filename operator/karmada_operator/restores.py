@@ -16,17 +16,17 @@ Deleting the object takes nothing back; a run under way comes to its end, so tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import RELEASE, UNDO
 
-from . import inputs, parts
-from .backups import hindrance
+from . import parts
+from .backups import belonging, hindrance
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Beside, Operation, Order, Restore, Seen
-from .reconcile import Action, Cancel, Forget, Memory, Refuse, Start, Wait
-from .wishes import OF_BELONGINGS, Wishes
+from .reconcile import Action, Memory, Start, Wait, decide_by, ends_with_object
 
 PENDING, AWAITS, FAILED = "Pending", "AwaitsConfirmation", "Failed"
 RESTORING, QUARANTINED, RELEASING, UNDOING = "Restoring", "Quarantined", "Releasing", "Undoing"
@@ -46,29 +46,20 @@ LOOK = 60.0
 
 def seen_of(obj: Object) -> Seen:
     """Parts of an EtcdRestore that decide, of the object as an API server gives it."""
-    meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
-    return Seen(
-        uid=str(meta["uid"]),
-        generation=int(meta.get("generation") or 0),
-        wishes=Wishes.asked_of(meta, OF_BELONGINGS),
-        claimed=not meta.get("deletionTimestamp"),
-        deleting=bool(meta.get("deletionTimestamp")),
-        references=inputs.references(spec),
-        deployment=str((spec.get("deploymentRef") or {}).get("name") or ""),
-        restore=Restore(
-            backup=str(spec.get("backup") or ""),
-            confirm=str(spec.get("confirm") or ""),
-            decision=str(spec.get("decision") or ""),
-            phase=str(status.get("phase") or ""),
-            carried_out=int(status.get("observedGeneration") or 0),
-            earlier=earlier_of(status),
-            survivor=str(spec.get("survivor") or ""),
-            named=parts.Named.of(spec),
-            released=parts.released_of(status),
-            held=tuple(map(str, status.get("held") or ())),
-        ),
-        version=str(meta.get("resourceVersion", "")),
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    known = Restore(
+        backup=str(spec.get("backup") or ""),
+        confirm=str(spec.get("confirm") or ""),
+        decision=str(spec.get("decision") or ""),
+        phase=str(status.get("phase") or ""),
+        carried_out=int(status.get("observedGeneration") or 0),
+        earlier=earlier_of(status),
+        survivor=str(spec.get("survivor") or ""),
+        named=parts.Named.of(spec),
+        released=parts.released_of(status),
+        held=tuple(map(str, status.get("held") or ())),
     )
+    return replace(belonging(obj), restore=known)
 
 
 def earlier_of(fields: Mapping[str, Any]) -> str:
@@ -89,37 +80,29 @@ def noted(restore: Restore, known: str) -> str:
     return known if known == restore.decided else NONE_EARLIER
 
 
-def decide(  # noqa: PLR0911 - a line for each thing that may be seen
-    seen: Seen | None, memory: Memory, now: float, beside: Beside, around: Around = NOTHING_AROUND
-) -> Action:
+def decide(seen: Seen | None, memory: Memory, now: float, beside: Beside, around: Around = NOTHING_AROUND) -> Action:
     """Next action; None means that the object is gone."""
-    if memory.running is not None:
-        return _during(seen, memory, memory.running, beside)
-    if seen is None or seen.restore is None:
-        return Forget()
-    if memory.uid not in ("", seen.uid):
-        memory = Memory()
-    if seen.deleting:
-        return Wait("is going")
-    if seen.wishes.problems:
-        return Refuse(seen.wishes.problems)
-    if seen.restore.named.problems:
-        return Refuse(seen.restore.named.problems)
-    if seen.restore.phase in OVER:
-        return Wait(f"it is over: {seen.restore.phase}", reason=seen.restore.phase)
-    if seen.wishes.paused:
-        return Wait("is paused", reason="Paused")
-    held = hindrance(seen, beside) or _held(seen, beside)
-    if held is not None:
-        return Wait(held.why, now + LOOK, held.reason)
-    return _next_run(seen, seen.restore, memory, now, beside, around)
+    restore = (seen.restore if seen else None) or Restore()
+    return decide_by(
+        seen,
+        memory,
+        ends=lambda running: _ends(seen, running, beside),
+        next_run=lambda seen, memory: (
+            _held(seen, beside, now + LOOK) or _next_run(seen, restore, memory, now, beside, around)
+        ),
+        problems=restore.named.problems,
+        over=Wait(f"it is over: {restore.phase}", reason=restore.phase) if restore.phase in OVER else None,
+        paused=Wait("is paused", reason="Paused"),
+    )
 
 
-def _held(seen: Seen, beside: Beside) -> Wait | None:
+def _held(seen: Seen, beside: Beside, until: float) -> Wait | None:
+    if found := hindrance(seen, beside, until):
+        return found
     if beside.deployment and beside.deployment.wishes.paused:
-        return Wait(f"KarmadaDeployment {seen.deployment} is paused", reason="Paused")
+        return Wait(f"KarmadaDeployment {seen.deployment} is paused", until, "Paused")
     if beside.under_way:
-        return Wait(f"EtcdRestore {beside.under_way} comes first", reason="AnotherRestore")
+        return Wait(f"EtcdRestore {beside.under_way} comes first", until, "AnotherRestore")
     return None
 
 
@@ -151,7 +134,7 @@ def _next_run(seen: Seen, restore: Restore, memory: Memory, now: float, beside: 
     return Start(order, Lane.RESTORES, _why(operation, restore))
 
 
-def _wanted(  # noqa: PLR0911 - as above
+def _wanted(  # noqa: PLR0911 - a line for each thing that may be seen
     seen: Seen, restore: Restore, memory: Memory, beside: Beside
 ) -> tuple[Operation | None, Wait]:
     """Operation that brings it on; None if it waits for its user, and for what."""
@@ -215,19 +198,13 @@ def _awaits(restore: Restore, until: float | None = None) -> Wait:
     return Wait(what, until, "AwaitsConfirmation" if not restore.confirm else "NotConfirmed")
 
 
-def _during(seen: Seen | None, memory: Memory, running: Order, beside: Beside) -> Action:
-    """Action while a run is under way. That its object is gone is no reason to leave a control plane half restored."""
-    why = ""
-    if seen is not None and seen.uid == running.uid:
-        if seen.wishes.problems:
-            why = "its annotations cannot be used"
-        elif seen.wishes.paused:
-            why = "it was paused"
+def _ends(seen: Seen | None, running: Order, beside: Beside) -> str:
+    """Reason why a run is to end. That its object is gone is none to leave a control plane half restored."""
     if beside.deployment is not None and beside.deployment.deleting:
-        why = "the control plane is being deleted"
-    elif beside.deployment is not None and beside.deployment.wishes.paused:
-        why = "the control plane was paused"
-    return Cancel(why) if why and not memory.cancelled else Wait("a run is under way")
+        return "the control plane is being deleted"
+    if beside.deployment is not None and beside.deployment.wishes.paused:
+        return "the control plane was paused"
+    return ends_with_object(seen, running) if seen is not None and seen.uid == running.uid else ""
 
 
 def _why(operation: Operation, restore: Restore) -> str:

@@ -201,8 +201,8 @@ class Runs:
         phase = self._recorder.phase(key)
         with self._guard:
             self._left.pop(key, None)
-        self._recorder.gone_on(key, seen, order, lane, left.spec, phase)
         action = Start(order, lane, "it goes on since another operator led")
+        self._recorder.gone_on(key, seen, action, left.spec, phase)
         # The earlier leader has sent Events of the phases up to this one, which the log of the run would repeat.
         self._carry_out(key, seen, action, left.spec, lambda: left.run, left.began, known=phase)
 

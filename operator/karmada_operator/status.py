@@ -22,6 +22,7 @@ from .executor import Ending, Task
 from .kinds import Lane
 from .orders import Operation, Order, Outcome, Part
 from .probes import Member
+from .schedules import text_of
 
 #: Reasons of a run that lacks programs, images or other artifacts.
 MATERIAL = frozenset(
@@ -49,6 +50,10 @@ class Condition:
     reason: str
     message: str
     generation: int = 0
+
+
+#: Condition of an object for which nothing is done, and which waits for nothing.
+IDLE = Condition("Progressing", False, "Idle", "no run is under way")
 
 
 @dataclass(frozen=True)
@@ -90,9 +95,8 @@ class Told:
 
 def at_rest(told: Told, generation: int, *, paused: bool, waits: tuple[str, str] | None = None) -> Told:
     """Status of an object for which nothing is done. It ``waits`` for something, as reason and in words, or rests."""
-    reason, text = waits or ("Idle", "no run is under way")
-    found = replace(told, generation=generation).having(Condition("Progressing", False, reason, text))
-    return found.having(paused_by_user(paused))
+    rests = Condition("Progressing", False, *waits) if waits else IDLE
+    return replace(told, generation=generation).having(rests, paused_by_user(paused))
 
 
 def paused_by_user(paused: bool) -> Condition:
@@ -111,19 +115,22 @@ def held(told: Told, restore: str) -> Told:
 
 def restored(told: Told, report: Mapping[str, Any]) -> Told:
     """Status of a control plane when a run of its restore has ended with this report."""
-    phase = str(report.get("phase") or told.phase)
-    found = replace(
+    found = _as_reported(told, _of_what_was_carried_out(told, report))
+    return found if found.phase == QUARANTINED else found.having(IDLE)
+
+
+def _as_reported(told: Told, report: Mapping[str, Any]) -> Told:
+    """Status by the report of a run: what was seen before it does not count any more, nor what was known of a hold."""
+    return replace(
         _held_as_reported(told),
-        report=_of_what_was_carried_out(told, report),
-        phase=phase,
+        report=report,
+        phase=str(report.get("phase") or told.phase),
         unready=(),
         parts=(),
         drifted=(),
         unanswered="",
         members=None,
     )
-    idle = Condition("Progressing", False, "Idle", "no run is under way")
-    return found if phase == QUARANTINED else found.having(idle)
 
 
 def _held_as_reported(told: Told) -> Told:
@@ -155,12 +162,6 @@ def begun(told: Told, order: Order, lane: Lane, why: str) -> Told:
     return found.having(Condition("Progressing", True, reason, why), Condition("Paused", False, "NotPaused", ""))
 
 
-def gone_on(told: Told, order: Order, lane: Lane, phase: str) -> Told:
-    """Status when a run is found that an earlier operator has started; ``phase`` is that of the object."""
-    found = begun(told, order, lane, "it goes on since another operator led")
-    return replace(found, phase=phase or found.phase)
-
-
 def at_task(told: Told, task: Task) -> Told:
     """Status when a task begins: its phase, never one before that of an earlier task, and what is done."""
     phase = task.phase
@@ -179,7 +180,7 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
     failed = ending.outcome not in (Outcome.SUCCEEDED, Outcome.CANCELLED)
     if order.operation is Operation.LOOK:
         # What was seen since is still so, and it has no outcome of its own.
-        found = told.having(Condition("Progressing", False, "Idle", "no run is under way"))
+        found = told.having(IDLE)
         if ending.report is None:
             return found
         # But whether a restore holds it is for the report to say.
@@ -200,11 +201,10 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         return found.having(Condition("Drifted", bool(ending.changed), "DryRun", drift))
     if failed:
         degraded = failure_of(ending)
-        reasons = {each.get("reason", "") for each in ending.problems if each.get("severity") == "error"}
         # Members that are not as they should be do not make the control plane one that failed.
         stands = ending.report is not None or order.dry_run or order.operation is Operation.REMOVE
         phase = found.phase if stands else "Failed"
-        if MATERIAL & {degraded.reason, *reasons}:
+        if MATERIAL & {degraded.reason, *ending.reasons}:
             found = found.having(replace(degraded, kind="MaterialFetched", status=False))
         # A report has the problems of members, and warnings beside them.
         told_problems = None if ending.report is not None else list(ending.problems)
@@ -217,10 +217,7 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         )
         found = replace(found, problems=None if ending.report is not None else [])
     if ending.report is not None and not order.dry_run:
-        phase = str(ending.report.get("phase") or found.phase)
-        found = replace(_held_as_reported(found), report=ending.report, phase=phase)
-        found = replace(found, unready=(), parts=(), drifted=())
-        found = replace(found, unanswered="", members=None)
+        found = _as_reported(found, ending.report)
     return found
 
 
@@ -307,7 +304,7 @@ def composed(
             "observedGeneration": told.generation,
         }
     before = {each["type"]: each for each in former.get("conditions") or ()}
-    moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = text_of(now)
     if told.parts and base.get("components"):
         base["components"] = _components(base["components"], told.parts)
     if told.members is not None:

@@ -8,10 +8,11 @@ EtcdRestore how far it is; neither has a report of its own.
 # ruff: noqa: ARG002 - not every kind needs all that the contract hands over
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
@@ -19,7 +20,7 @@ from . import parts, restores, schedules, status
 from .executor import Ending, Task
 from .kinds import Kind, Lane
 from .orders import Operation, Order, Outcome, Seen
-from .reconcile import Wait
+from .reconcile import Start, Wait
 from .status import Condition, Told
 
 #: First task of the role restore after the record of a restore is open.
@@ -39,29 +40,36 @@ class News:
     warning: bool = False
 
 
-class Telling(Protocol):
+class Telling(ABC):
     """Words on objects of a kind. ``seen`` is the object as it is now, or as it was seen last."""
 
+    @abstractmethod
     def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
         """Status of one for which nothing is done."""
 
+    @abstractmethod
     def refused(self, told: Told, seen: Seen, problems: Sequence[Problem]) -> Told:
         """Status of one that cannot be used."""
 
-    def begun(self, told: Told, seen: Seen, order: Order, lane: Lane, why: str) -> Told:
+    @abstractmethod
+    def begun(self, told: Told, seen: Seen, action: Start) -> Told:
         """Status when a run begins."""
 
-    def gone_on(self, told: Told, seen: Seen, order: Order, lane: Lane, phase: str) -> Told:
+    def gone_on(self, told: Told, seen: Seen, action: Start, phase: str) -> Told:
         """Status when a run of an earlier operator is found; ``phase`` is that of the object."""
+        return self.begun(replace(told, phase=phase), seen, action)
 
     def at_task(self, told: Told, task: Task) -> Told:
         """Status when a task begins, or waits."""
+        return status.at_task(told, task)
 
+    @abstractmethod
     def after(self, told: Told, seen: Seen, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
         """Status when a run has ended."""
 
     def news_of(self, order: Order, ending: Ending) -> News | None:
         """News that are worth an Event beside the outcome of a run that has ended; None if there are none."""
+        return None
 
 
 def noticed(told: Told, seen: Seen) -> Told:
@@ -78,51 +86,34 @@ def noticed(told: Told, seen: Seen) -> Told:
     return replace(told, fields={**told.fields, "earlierDecision": decision, **more})
 
 
-class OfControlPlanes:
+class OfControlPlanes(Telling):
     """See ``status``."""
 
     def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
-        """See ``Telling``."""
         waits = (wait.reason, wait.why) if wait.reason != "Idle" else None
         return status.at_rest(told, seen.generation, paused=seen.wishes.paused, waits=waits)
 
     def refused(self, told: Told, seen: Seen, problems: Sequence[Problem]) -> Told:
-        """See ``Telling``."""
         return status.refused(told, seen.generation, problems)
 
-    def begun(self, told: Told, seen: Seen, order: Order, lane: Lane, why: str) -> Told:
-        """See ``Telling``."""
-        return status.begun(_of_generation(told, seen), order, lane, why)
+    def begun(self, told: Told, seen: Seen, action: Start) -> Told:
+        # An order to remove or to look has no generation, and nothing may have been told of the object yet.
+        known = told if told.generation else replace(told, generation=seen.generation)
+        return status.begun(known, action.order, action.lane, action.why)
 
-    def gone_on(self, told: Told, seen: Seen, order: Order, lane: Lane, phase: str) -> Told:
-        """See ``Telling``."""
-        return status.gone_on(_of_generation(told, seen), order, lane, phase)
-
-    def at_task(self, told: Told, task: Task) -> Told:
-        """See ``Telling``."""
-        return status.at_task(told, task)
+    def gone_on(self, told: Told, seen: Seen, action: Start, phase: str) -> Told:
+        found = self.begun(told, seen, action)
+        return replace(found, phase=phase or found.phase)
 
     def after(self, told: Told, seen: Seen, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
-        """See ``Telling``."""
         return status.after(told, order, ending, run)
 
-    def news_of(self, order: Order, ending: Ending) -> News | None:
-        """See ``Telling``."""
-        return None
 
-
-class _OfBelongings:
+class _OfBelongings(Telling):
     """Common part of EtcdBackups and EtcdRestores: the generation told is the one that was carried out."""
 
     def refused(self, told: Told, seen: Seen, problems: Sequence[Problem]) -> Told:
-        """See ``Telling``."""
         return status.refused(told, told.generation, problems)
-
-    def at_task(self, told: Told, task: Task) -> Told:
-        """See ``Telling``."""
-        before = told.conditions.get("Progressing")
-        text = ": ".join(filter(None, (task.task or task.play, task.waits)))
-        return told.having(Condition("Progressing", True, before.reason if before else "Running", text[:1024]))
 
     @staticmethod
     def _resting(told: Told, seen: Seen, wait: Wait) -> Told:
@@ -138,7 +129,7 @@ class OfBackups(_OfBelongings):
     """See ``schedules``."""
 
     def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
-        """See ``Telling``. Time alone makes a backup too old."""
+        """Time alone makes a backup too old."""
         found = self._resting(told, seen, wait)
         age = schedules.age(seen.backups, clock) if seen.backups else None
         if age is None:
@@ -147,17 +138,13 @@ class OfBackups(_OfBelongings):
         found = replace(found, fields={**found.fields, "nextTime": following})
         return found.having(Condition("BackupHealthy", age.healthy, age.reason, age.message))
 
-    def begun(self, told: Told, seen: Seen, order: Order, lane: Lane, why: str) -> Told:
-        """See ``Telling``."""
-        found = self._running(told, "BackingUp", why)
-        return found.having(Condition("BackupMissed", True, "Missed", missed(order))) if order.missed else found
-
-    def gone_on(self, told: Told, seen: Seen, order: Order, lane: Lane, phase: str) -> Told:
-        """See ``Telling``."""
-        return self.begun(told, seen, order, lane, "it goes on since another operator led")
+    def begun(self, told: Told, seen: Seen, action: Start) -> Told:
+        found = self._running(told, "BackingUp", action.why)
+        if not action.order.missed:
+            return found
+        return found.having(Condition("BackupMissed", True, "Missed", missed(action.order)))
 
     def after(self, told: Told, seen: Seen, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
-        """See ``Telling``."""
         found = status.with_run(told, ending, run)
         if ending.outcome is Outcome.CANCELLED:
             return found
@@ -172,7 +159,6 @@ class OfBackups(_OfBelongings):
         return found.having(Condition("Degraded", False, "LastRunSucceeded", ""))
 
     def news_of(self, order: Order, ending: Ending) -> News | None:
-        """See ``Telling``."""
         newest = ending.facts.get("newest") or {}
         if ending.outcome is not Outcome.SUCCEEDED or not ending.changed or not newest:
             return None
@@ -183,7 +169,7 @@ class OfRestores(_OfBelongings):
     """See ``restores``."""
 
     def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
-        """See ``Telling``. Where all is released that its spec names, that is carried out."""
+        """Status of one for which nothing is done. Once all is released that its spec names, that is carried out."""
         if wait.reason == restores.PARTLY_RELEASED:
             told = replace(told, generation=seen.generation)
         found = noticed(self._resting(told, seen, wait), seen)
@@ -193,8 +179,8 @@ class OfRestores(_OfBelongings):
         well = Condition("Degraded", False, phase, "")
         return found.having(well) if wait.reason == restores.PARTLY_RELEASED else found
 
-    def begun(self, told: Told, seen: Seen, order: Order, lane: Lane, why: str) -> Told:
-        """See ``Telling``."""
+    def begun(self, told: Told, seen: Seen, action: Start) -> Told:
+        order = action.order
         if order.operation is Operation.RESTORE:
             before = self._phase(told, seen)
             phase = before if before in restores.UNDER_WAY else restores.PENDING
@@ -204,14 +190,10 @@ class OfRestores(_OfBelongings):
             # Its decision is carried out; who waits for a condition waits for one of this generation.
             told = replace(told, generation=seen.generation)
         reason = {restores.PENDING: "Judging", restores.QUARANTINED: "Comparing"}.get(phase, phase)
-        return replace(self._running(told, reason, why), phase=phase).having(_ready(phase))
-
-    def gone_on(self, told: Told, seen: Seen, order: Order, lane: Lane, phase: str) -> Told:
-        """See ``Telling``."""
-        return self.begun(replace(told, phase=phase), seen, order, lane, "it goes on since another operator led")
+        return replace(self._running(told, reason, action.why), phase=phase).having(_ready(phase))
 
     def at_task(self, told: Told, task: Task) -> Told:
-        """See ``Telling``. Once the record is open, a restore is under way."""
+        """Once the record is open, a restore is under way."""
         found = super().at_task(told, task)
         if not begins(task) or told.phase != restores.PENDING:
             return found
@@ -219,7 +201,6 @@ class OfRestores(_OfBelongings):
         return replace(self._running(found, restores.RESTORING, text), phase=restores.RESTORING)
 
     def after(self, told: Told, seen: Seen, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
-        """See ``Telling``."""
         found = status.with_run(told, ending, run)
         if "drift" in ending.facts:
             found = replace(found, fields={**found.fields, "drift": _drift(ending.facts["drift"])})
@@ -252,7 +233,6 @@ class OfRestores(_OfBelongings):
         return found.having(degraded)
 
     def news_of(self, order: Order, ending: Ending) -> News | None:
-        """See ``Telling``."""
         phase = _phase_after(restores.RESTORING, order, ending)
         if phase == restores.AWAITS:
             return News(restores.AWAITS, ending.message)
@@ -281,11 +261,6 @@ _OF_CONTROL_PLANES: Telling = OfControlPlanes()
 def of(kind: Kind) -> Telling:
     """Words on objects of this kind."""
     return _ALL.get(kind.lane, _OF_CONTROL_PLANES)
-
-
-def _of_generation(told: Told, seen: Seen) -> Told:
-    """Status of an object of which nothing was told yet: an order to remove or to look has no generation."""
-    return told if told.generation else replace(told, generation=seen.generation)
 
 
 def begins(task: Task) -> bool:

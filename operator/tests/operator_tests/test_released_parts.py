@@ -169,7 +169,7 @@ def test_who_withdraws_it_in_its_course_releases_nothing_more() -> None:
 
 def after(found: Seen, ending: Ending, operation: Operation = Operation.RELEASE, told: Told | None = None) -> Told:
     order = Order(operation, "u1", 0, parts=found.restore.named.parts if found.restore else ())
-    begun = OfRestores().begun(told or Told(), found, order, Lane.RESTORES, "why")
+    begun = OfRestores().begun(told or Told(), found, Start(order, Lane.RESTORES, "why"))
     return OfRestores().after(begun, found, order, ending, RUN)
 
 

@@ -149,7 +149,7 @@ class History(RuleBasedStateMachine):
             return
         order = action.order
         world.memory = started(world.memory, order)
-        world.told = tells.begun(world.told, world.seen, order, action.lane, action.why)
+        world.told = tells.begun(world.told, world.seen, action)
         self._write()
         # A run is for the decision that it began with.
         in_time = world.decided_in_time

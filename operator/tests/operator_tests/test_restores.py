@@ -214,7 +214,8 @@ def test_a_run_goes_on_to_its_end_when_its_object_is_deleted() -> None:
 def test_who_waits_for_what_was_decided_waits_for_a_status_of_that_generation(operation: Operation) -> None:
     """kubectl wait passes over conditions of an older one."""
     decided, order = seen(3, phase="Quarantined", earlier=NONE_EARLIER), Order(operation, "u1", 0)
-    begun = OfRestores().begun(Told(phase="Quarantined", generation=2), decided, order, Lane.RESTORES, "it was decided")
+    action = Start(order, Lane.RESTORES, "it was decided")
+    begun = OfRestores().begun(Told(phase="Quarantined", generation=2), decided, action)
     told = OfRestores().after(begun, decided, order, Ending(Outcome.SUCCEEDED, report={}), RUN)
     status = composed({}, told, NOW, frozenset({"conditions", "observedGeneration", "phase"}))
     assert status["observedGeneration"] == 3

@@ -20,6 +20,7 @@ from karmada_operator.executor import Ending, Task
 from karmada_operator.kinds import Lane
 from karmada_operator.orders import Operation, Order, Outcome, Part, Seen
 from karmada_operator.probes import Member
+from karmada_operator.reconcile import Start
 from karmada_operator.status import Condition, Told, after, at_rest, at_task, begun, composed
 
 from operator_tests.statuses import NOW, ORDER, READY, REPORT, conditions
@@ -320,10 +321,13 @@ def test_what_came_of_the_last_run_is_not_told_of_an_edit_since() -> None:
 def test_an_operator_that_begins_with_a_removal_or_a_look_tells_the_generation_of_the_object(
     operation: Operation,
 ) -> None:
-    seen, order = Seen("u", 7, deleting=operation is Operation.REMOVE), Order(operation, "u", 0)
+    seen, action = (
+        Seen("u", 7, deleting=operation is Operation.REMOVE),
+        Start(Order(operation, "u", 0), Lane.DELETIONS, "why"),
+    )
     for told in (
-        telling.of(REAL).begun(Told(), seen, order, Lane.DELETIONS, "why"),
-        telling.of(REAL).gone_on(Told(), seen, order, Lane.DELETIONS, "Deleting"),
+        telling.of(REAL).begun(Told(), seen, action),
+        telling.of(REAL).gone_on(Told(), seen, action, "Deleting"),
     ):
         assert conditions(composed({}, told, NOW))["Progressing"]["observedGeneration"] == 7
 
