@@ -18,7 +18,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold impo
 
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Operation, Order, Outcome, Seen
-from .wishes import ALLOWED_FROM
+from .parts import names_in_words
+from .wishes import ALLOWED_FROM, KEEP_LABELS, handed_on
 
 #: Seconds until the first and at most until a later attempt after a failure, before jitter.
 FIRST_RETRY, LONGEST_RETRY = 5.0, 600.0
@@ -253,6 +254,8 @@ def _claimed(seen: Seen, memory: Memory, now: float, around: Around) -> Action:
         return Claim()
     if seen.deleting and not seen.wishes.dry_run and (release := _out_of_reach(seen, around)) is not None:
         return release
+    if seen.deleting and (hindered := _not_to_be_named(seen, around)) is not None:
+        return hindered
     if seen.quarantined and not seen.deleting:
         return _in_quarantine(seen, memory, now, around)
     return _next_run(seen, memory, now, around)
@@ -269,6 +272,20 @@ def _out_of_reach(seen: Seen, around: Around) -> Release | None:
         why = f"that namespace has no annotation {ALLOWED_FROM} for this one any more"
         return Release(kept=True, left=f"the control plane in namespace {seen.elsewhere}; {why}")
     return None
+
+
+def _not_to_be_named(seen: Seen, around: Around) -> Release | Refuse | None:
+    """Action where more members are to be given up by name than a run can be told; None if it can be told all."""
+    given_up = order_of(seen, around).given_up
+    # Its order has them, and its variables.
+    too_much = handed_on(*2 * (given_up,), seen.wishes.confirmations, seen.wishes.variables)
+    if not given_up or not too_much:
+        return None
+    if around.going and not seen.wishes.dry_run:
+        return Release(kept=False, left=_on_members(seen))
+    what = f"{too_much}: the Secrets with the kubeconfigs of {len(given_up)} members are gone"
+    remedy = f"Bring some of them back, or let the object go without its control plane: label {KEEP_LABELS[0]}=true"
+    return Refuse((Problem(what, "spec.members", remedy, reason=Reason.SECRET_NOT_FOUND),))
 
 
 def _in_quarantine(seen: Seen, memory: Memory, now: float, around: Around) -> Action:
@@ -353,7 +370,7 @@ def _still_at(seen: Seen, memory: Memory, now: float) -> float:
 
 
 def _on_members(seen: Seen) -> str:
-    return f"what joining put on {', '.join(sorted(seen.members)) or 'no member'}"
+    return f"what joining put on {names_in_words(sorted(seen.members)) or 'no member'}"
 
 
 def _difference(before: Order | None, order: Order) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 
-from . import status, telling
+from . import parts, status, telling
 from .events import EventSender
 from .executor import Ending, RunSpec, Task
 from .kinds import Key, Kind, Lane
@@ -55,7 +55,7 @@ class Recorder:
         if action.order.missed:
             self._events.send(key, seen.uid, "BackupMissed", telling.missed(action.order), warning=True)
         if action.order.given_up:
-            names = ", ".join(action.order.given_up)
+            names = parts.names_in_words(action.order.given_up)
             what = f"what joining put on {names}, because the Secrets with their kubeconfigs are gone"
             self.stays(key, seen, what)
 

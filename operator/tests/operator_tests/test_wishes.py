@@ -6,13 +6,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from karmada_operator import kinds, wishes
+from karmada_operator.executor import RunSpec
 from karmada_operator.jobs import job_of
 from karmada_operator.kinds import Key
-from karmada_operator.orders import Seen
-from karmada_operator.reconcile import order_of
+from karmada_operator.orders import Around, Seen
+from karmada_operator.reconcile import Memory, Refuse, Release, Start, decide, order_of
 from karmada_operator.runs import MOST_DEAD, spec_of
 from karmada_operator.wishes import CONFIRMATIONS, Wishes
 
@@ -73,8 +75,48 @@ def test_what_is_asked_for_fits_into_a_job_or_is_refused(names: str, asked: list
     order = replace(order_of(seen), suspicion="s" * 1024)
     dead = ["x" * 63] * MOST_DEAD
     spec = spec_of(Key("KarmadaDeployment", "n" * 63, "x" * 48), KINDS["KarmadaDeployment"], seen, order, dead=dead)
-    for obj in (job := job_of(TEMPLATE, spec, "a", "o"), job["spec"]["template"]):
-        assert sum(len(each) for item in obj["metadata"]["annotations"].items() for each in item) <= 256 * 1024
+    assert _fits(spec)
+
+
+@pytest.mark.parametrize(("members", "length", "fits"), [(5000, 15, True), (1500, 48, True), (5000, 48, False)])
+def test_members_without_a_secret_fit_into_a_job_or_the_removal_is_refused(
+    members: int, length: int, fits: bool
+) -> None:
+    names = [f"{number:0{length}d}" for number in range(members)]
+    seen = Seen("u" * 36, 1 << 40, claimed=True, deleting=True, access=tuple((name, "k") for name in names))
+    action = decide(seen, Memory(), 0.0, Around(lost=frozenset({"k"})))
+    if not fits:
+        assert isinstance(action, Refuse)
+        (problem,) = action.problems
+        assert problem.reason is Reason.SECRET_NOT_FOUND
+        assert f"of {members} members are gone" in problem.what
+        assert "192 KiB can be handed on" in problem.what
+        assert len(str(problem)) < 1024, "a status has it as a whole"
+        return
+    assert isinstance(action, Start)
+    spec = spec_of(Key("KarmadaDeployment", "n" * 63, "x" * 48), KINDS["KarmadaDeployment"], seen, action.order)
+    assert spec.variables["uninstall_abandon_members"] == names
+    assert _fits(spec)
+
+
+def test_names_that_nobody_can_be_told_hold_no_namespace() -> None:
+    access = tuple((f"{number:048d}", "k") for number in range(5000))
+    seen = Seen("u", 1, claimed=True, deleting=True, access=access, members=frozenset(name for name, _ in access))
+    around = Around(lost=frozenset({"k"}), going=True)
+    action = decide(seen, Memory(), 0.0, around)
+    assert isinstance(action, Release)
+    assert not action.kept
+    assert action.left.endswith(" and 4990 more")
+    assert len(action.left) < 1024
+    tried = decide(replace(seen, wishes=Wishes(dry_run=True)), Memory(), 0.0, around)
+    assert isinstance(tried, Refuse), "a dry run takes nothing away"
+
+
+def _fits(spec: RunSpec) -> bool:
+    """Return whether Kubernetes takes the annotations of a Job, and of its pod, with this run."""
+    job = job_of(TEMPLATE, spec, "a", "o")
+    both = [each["metadata"]["annotations"] for each in (job, job["spec"]["template"])]
+    return all(sum(len(each) for item in found.items() for each in item) <= 256 * 1024 for found in both)
 
 
 def test_a_thousand_members_may_leave_at_once() -> None:
