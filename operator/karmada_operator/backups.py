@@ -18,9 +18,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import Why
 
 from . import inputs, schedules
+from .actions import Action, Forget, Start, Wait
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Beside, Operation, Order, Seen
-from .reconcile import Action, Forget, Memory, Start, Wait, decide_by, ends_with_object
+from .reconcile import Memory, decide_by, ends_with_object
 from .schedules import Backups
 from .wishes import OF_BELONGINGS, Wishes
 

@@ -23,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
 from . import inputs, reconcile, telling, wishes
+from .actions import Action, Cancel, Claim, Forget, Refuse, Release, Start, Wait
 from .deciding import Decider
 from .events import EventSender
 from .executor import Executor, RunSpec
@@ -32,7 +33,6 @@ from .memory import Memories
 from .metrics import Metrics
 from .orders import Around, Operation, Order, Seen
 from .probes import Finding, Probes
-from .reconcile import Cancel, Claim, Forget, Refuse, Release, Start, Wait
 from .recorder import Recorder
 from .runs import Runs
 from .status import Told
@@ -258,13 +258,13 @@ class Controller:
         seen = self._seen(owner) if owner is not None else None
         return seen.uid if seen is not None else ""
 
-    def _decide(self, key: Key) -> reconcile.Action:
+    def _decide(self, key: Key) -> Action:
         with self._guard:
             around = self._around.get(key, Around())
         return self._decider.decide(key, self._memories.of(key), around)
 
     @staticmethod
-    def _lane(action: reconcile.Action) -> Lane:
+    def _lane(action: Action) -> Lane:
         # What waits for its turn among many is seen before that.
         return action.lane if isinstance(action, Start) and action.lane is not Lane.ROUTINE else Lane.QUICK
 

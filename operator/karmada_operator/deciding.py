@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 
 from . import backups, reconcile, restores, watch
+from .actions import Action
 from .health import Instance
 from .kinds import Key, Kind, Lane
 from .orders import Around, Beside, Seen
-from .reconcile import Action, Memory
+from .reconcile import Memory
 from .watch import Watcher
 
 

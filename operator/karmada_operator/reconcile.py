@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import Why
 
+from .actions import Action, Cancel, Claim, Forget, Refuse, Release, Start, Wait
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Operation, Order, Outcome, Seen
 from .parts import names_in_words
@@ -71,7 +73,8 @@ class Memory:
     last, until something succeeds. ``unready`` are workloads in pods that are not ready: the next look at their pods is
     not before ``unready_from``, and ``unready_looks`` counts those since the last run. ``generation`` is that of the
     document as it was seen last, ``edited_at`` since when it is; ``overtaken_at`` is when the last run ended, if the
-    document had been edited in its course.
+    document had been edited in its course. ``moved`` is None unless the last install was refused because the control
+    plane is at another place: from then on a look may tell whether it was handed over; infinite once one has denied it.
     """
 
     uid: str = ""
@@ -98,62 +101,7 @@ class Memory:
     generation: int = 0
     edited_at: float = 0.0
     overtaken_at: float | None = None
-
-
-# -- actions -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Nothing to do before ``until``; None means before something changes. ``reason`` is for programs."""
-
-    why: str
-    until: float | None = None
-    reason: str = "Idle"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Add the finalizer."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """Start a run for this order."""
-
-    order: Order
-    lane: Lane
-    why: str
-
-
-@dataclass(frozen=True)
-class Cancel:
-    """End the run under way."""
-
-    why: str
-
-
-@dataclass(frozen=True)
-class Release:
-    """Take the finalizer away. ``kept``: the instance stays. ``left`` says what stays that was to go."""
-
-    kept: bool
-    left: str = ""
-
-
-@dataclass(frozen=True)
-class Refuse:
-    """No run, because of these problems of the annotations."""
-
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True)
-class Forget:
-    """The object is gone: drop what is remembered of it."""
-
-
-Action = Wait | Claim | Start | Cancel | Release | Refuse | Forget
+    moved: float | None = None
 
 
 def order_of(seen: Seen, around: Around = NOTHING_AROUND) -> Order:
@@ -187,7 +135,7 @@ def decide_by(  # noqa: PLR0911 - a line for each thing that may be seen
     next_run: Callable[[Seen, Memory], Action],
     problems: tuple[Problem, ...] = (),
     over: Wait | None = None,
-    paused: Wait = Wait("is paused"),
+    paused: Wait | None = None,
 ) -> Action:
     """Next action by what holds for each kind, and by that in which one differs; None means that the object is gone.
 
@@ -208,7 +156,7 @@ def decide_by(  # noqa: PLR0911 - a line for each thing that may be seen
     if over is not None:
         return over
     if seen.wishes.paused:
-        return paused
+        return paused or Wait("is paused")
     return next_run(seen, memory if memory.uid in ("", seen.uid) else Memory())
 
 
@@ -308,7 +256,7 @@ def _next_run(  # noqa: PLR0911 - a line for each thing that may be seen
             return Release(kept=False, left=_on_members(seen))
         if repeats(order, memory.failed):
             if now < memory.retry_at:
-                return Wait("the last run failed", memory.retry_at)
+                return _until_retry(order, memory, now, around)
             why = f"the last {memory.failures} runs failed" if memory.failures > 1 else "it failed"
             return Start(order, changes, why)
     if order == memory.done:
@@ -328,6 +276,19 @@ def _next_run(  # noqa: PLR0911 - a line for each thing that may be seen
     return Start(order, changes, _difference(before, order))
 
 
+def _until_retry(order: Order, memory: Memory, now: float, around: Around) -> Action:
+    """Action for an order that has failed, until it is tried again. No repetition mends one that was moved away."""
+    if memory.moved is None:
+        return Wait("the last run failed", memory.retry_at)
+    if now >= memory.moved:
+        return Start(_look(order, around), Lane.ROUTINE, "to see whether it was handed over")
+    return Wait("it is at another place, which its members follow", min(memory.moved, memory.retry_at), Reason.MOVED)
+
+
+def _look(order: Order, around: Around) -> Order:
+    return replace(order, operation=Operation.LOOK, in_trouble=bool(around.trouble), suspicion=around.suspicion)
+
+
 def _when_done(order: Order, seen: Seen, memory: Memory, now: float, around: Around) -> Action:
     """Action for an object whose order was carried out: it rests, is looked at, or is not as it was left."""
     doubt, doubt_from = _doubt(memory, around)
@@ -341,9 +302,8 @@ def _when_done(order: Order, seen: Seen, memory: Memory, now: float, around: Aro
     # A watch of workloads does not tell why their pods are not ready.
     lasting = bool(memory.unready) and now >= memory.unready_from
     if (news and now >= memory.look_from) or (seen.on_hosts and now >= memory.look_at) or lasting:
-        look = replace(order, operation=Operation.LOOK, in_trouble=bool(around.trouble), suspicion=around.suspicion)
         why = around.trouble or (around.suspicion if seen.on_hosts else memory.unready)
-        return Start(look, Lane.ROUTINE, why or "to see how it is")
+        return Start(_look(order, around), Lane.ROUTINE, why or "to see how it is")
     due = [
         memory.next_at,
         *([doubt_from] if doubt else ()),
@@ -415,11 +375,11 @@ def started(memory: Memory, order: Order) -> Memory:
         memory = Memory(generation=memory.generation, edited_at=memory.edited_at)
     if order.operation is Operation.LOOK:
         return replace(memory, running=order, cancelled="")
-    memory = replace(memory, doubted=bool(memory.doubt or memory.amiss), overtaken_at=None)
+    memory = replace(memory, doubted=bool(memory.doubt or memory.amiss), overtaken_at=None, moved=None)
     return replace(memory, uid=order.uid, running=order, cancelled="", doubt="", amiss="")
 
 
-def ended(
+def ended(  # noqa: PLR0913 - what a run may tell
     memory: Memory,
     outcome: Outcome,
     now: float,
@@ -429,12 +389,14 @@ def ended(
     reasons: frozenset[str] = frozenset(),
     unready: str | None = None,
     amiss: str = "",
+    held: bool | None = None,
 ) -> Memory:
     """Memory when the run under way has ended. ``chance`` in [0, 1) is the jitter, ``reasons`` those of its errors.
 
     ``unready`` is what a look has found stopped on plain hosts, which another run brings back; None where health
-    watches. ``amiss`` is what a look has found in pods, where a run follows if that does not pass. What a run that did
-    not succeed has left half done is not remembered as done.
+    watches. ``amiss`` is what a look has found in pods, where a run follows if that does not pass. ``held`` says
+    whether the control plane is held by its report; None without one. What a run that did not succeed has left half
+    done is not remembered as done.
     """
     order = memory.running
     if order is None:
@@ -455,6 +417,7 @@ def ended(
             again = now + min(LOOK_AT_HOSTS, LOOK_AGAIN * 2.0 ** min(memory.unready_looks, 10))
             plain = replace(plain, unready_from=again, unready_looks=memory.unready_looks + 1)
         plain = replace(plain, amiss=amiss if order.in_trouble else "", amiss_from=now + BY_ITSELF)
+        plain = _looked_for_a_move(plain, now, held)
         return plain if unready is None or memory.done is None else replace(plain, doubt=unready)
     plain = replace(plain, unready="", unready_from=0.0, unready_looks=0)
     if order.operation is Operation.INSTALL:
@@ -470,12 +433,26 @@ def ended(
     if outcome is Outcome.CANCELLED:
         return replace(plain, done=None)
     failures = memory.failures + 1 if repeats(order, memory.failed) else 1
-    hopeless = bool(reasons) and reasons <= MENDED_BY_EDITS
+    moved = Reason.MOVED in reasons
+    hopeless = moved or (bool(reasons) and reasons <= MENDED_BY_EDITS)
     pause = max(period, LONGEST_RETRY) if hopeless else back_off(failures)
     if Reason.QUARANTINED in reasons:
         # By then the status says so, and it waits for the end of that.
         pause = max(pause, LOOK_AGAIN)
+    plain = replace(plain, moved=now if moved and order.operation is Operation.INSTALL else None)
     return replace(plain, done=None, failed=order, failures=failures, retry_at=now + pause * (1 - JITTER * chance))
+
+
+def _looked_for_a_move(memory: Memory, now: float, held: bool | None) -> Memory:
+    """Memory when a look has ended that may have told whether a control plane at another place was handed over."""
+    if memory.moved is None:
+        return memory
+    if held is None:
+        return replace(memory, moved=now + LOOK_AGAIN)
+    if not held:
+        return replace(memory, moved=inf)
+    # By then the status says so, and it waits for the end of that, after which it is worth another attempt.
+    return replace(memory, moved=None, retry_at=now + LOOK_AGAIN)
 
 
 def _overtaken(memory: Memory, order: Order, now: float, *, found_edited: bool) -> Memory:

@@ -12,12 +12,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 
 from . import parts, status, telling
+from .actions import Start
 from .events import EventSender
 from .executor import Ending, RunSpec, Task
 from .kinds import Key, Kind, Lane
 from .metrics import Metrics
 from .orders import OF_A_RESTORE, Operation, Order, Outcome, Seen
-from .reconcile import Start
 from .schedules import text_of
 from .status import Told
 from .status_writer import StatusWriter

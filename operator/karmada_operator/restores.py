@@ -23,10 +23,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_object impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import RELEASE, UNDO
 
 from . import parts
+from .actions import Action, Start, Wait
 from .backups import belonging, hindrance
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Beside, Operation, Order, Restore, Seen
-from .reconcile import Action, Memory, Start, Wait, decide_by, ends_with_object
+from .reconcile import Memory, decide_by, ends_with_object
 
 PENDING, AWAITS, FAILED = "Pending", "AwaitsConfirmation", "Failed"
 RESTORING, QUARANTINED, RELEASING, UNDOING = "Restoring", "Quarantined", "Releasing", "Undoing"

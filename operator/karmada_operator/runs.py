@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
 from . import parts, reconcile
+from .actions import Start
 from .course import deleted_by
 from .executor import Ending, Executor, Left, LeftBehind, Run, RunSpec, UnderWay
 from .health import Health, Instance
@@ -27,8 +28,8 @@ from .kinds import Key, Kind, Lane
 from .memory import Memories
 from .orders import OF_A_RESTORE, HostCluster, Operation, Order, Outcome, Seen, several_of
 from .probes import Probes
-from .reconcile import Start
 from .recorder import Recorder
+from .status import QUARANTINED
 
 #: Ids of dead runs that are remembered of one control plane. Where that many fail in a row, the pauses between them are
 #: longer than any lock is held for a run that is silent.
@@ -305,6 +306,7 @@ class Runs:
                     reasons=ending.reasons,
                     unready=unready_of(ending.report) if seen.on_hosts else None,
                     amiss="" if seen.on_hosts else amiss_of(ending.report),
+                    held=None if ending.report is None else ending.report.get("phase") == QUARANTINED,
                 ),
             )
             if order.operation is Operation.INSTALL or order.operation in OF_A_RESTORE:

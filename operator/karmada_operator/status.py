@@ -187,6 +187,10 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         phase = str(ending.report.get("phase") or "")
         report = _of_what_was_carried_out(told, ending.report)
         phase = phase if QUARANTINED in (phase, told.phase) else told.phase
+        degraded = told.conditions.get("Degraded")
+        if phase == QUARANTINED and degraded and degraded.reason == Reason.MOVED:
+            # What was refused waits for the end of that, as it does after a refusal for a restore.
+            found = replace(found.having(Condition("Degraded", False, QUARANTINED, "")), problems=None)
         return replace(_held_as_reported(found), report=report, phase=phase)
     found = with_run(told, ending, run)
     if ending.outcome is Outcome.CANCELLED:

@@ -17,10 +17,10 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
 from . import parts, restores, schedules, status
+from .actions import Start, Wait
 from .executor import Ending, Task
 from .kinds import Kind, Lane
 from .orders import Operation, Order, Outcome, Seen
-from .reconcile import Start, Wait
 from .status import Condition, Told
 
 #: First task of the role restore after the record of a restore is open.

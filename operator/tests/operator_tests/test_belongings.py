@@ -302,6 +302,28 @@ def test_an_install_that_is_refused_in_quarantine_waits_for_its_end(
         install.end(report=INSTALLED)
 
 
+def test_a_control_plane_that_was_handed_over_is_not_installed_again_and_again(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "FIRST_RETRY", 0.05)
+    control_plane(api)
+    holds = {"type": "Held", "status": "True", "reason": "HandedOver", "message": "it is at another place"}
+    with operating(cluster, kinds={**TABLE, "Widget": replace(KIND, report_playbook="report.yml")}) as operator:
+        refused = {"severity": "error", "reason": "Moved"}
+        told = {"reason": "Moved", "message": "it was handed over", "problems": (refused,)}
+        operator.executor.next().end(Outcome.FAILED, **told)
+        look = operator.executor.next()
+        assert look.spec.playbook == "report.yml", "and no attempt"
+        look.end(report={**QUARANTINED, "conditions": [holds]})
+        until(lambda: condition(live(api, "x")["status"], "Held") == "True HandedOver")
+        assert live(api, "x")["status"]["phase"] == "Quarantined"
+        until(lambda: condition(live(api, "x")["status"], "Progressing") == "False HandedOver")
+        assert condition(live(api, "x")["status"], "Degraded") == "False Quarantined"
+        memory = operator.controller._memories.of(Key("Widget", "a", "x"))
+        assert (memory.moved, memory.failures) == (None, 1), "once that is over, the next attempt need not wait"
+    assert operator.executor.started.empty()
+
+
 def test_a_second_restore_waits_for_the_first_and_a_deleted_one_takes_nothing_back(
     api: StubApi, cluster: Cluster
 ) -> None:

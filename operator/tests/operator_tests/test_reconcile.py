@@ -9,19 +9,13 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from karmada_operator import reconcile
+from karmada_operator.actions import Cancel, Claim, Forget, Refuse, Release, Start, Wait
 from karmada_operator.kinds import Lane
 from karmada_operator.orders import Around, Operation, Outcome, Seen
 from karmada_operator.reconcile import (
     LOOK_AGAIN,
     LOOK_AT_HOSTS,
-    Cancel,
-    Claim,
-    Forget,
     Memory,
-    Refuse,
-    Release,
-    Start,
-    Wait,
     decide,
     ended,
     found_unready,
@@ -311,6 +305,38 @@ def test_in_quarantine_nothing_is_installed_and_its_end_is_looked_for() -> None:
     # It is removed all the same, and goes on when the restore is over.
     assert isinstance(decide(replace(held, deleting=True), after(SEEN), 1.0), Start)
     assert isinstance(decide(replace(held, quarantined=False), after(SEEN), 1.0), Start)
+
+
+def test_what_is_at_another_place_is_looked_at_once_and_waits_for_a_change() -> None:
+    """Whatever else its refusal has found: nothing of this place is to work again."""
+    moved = after(SEEN, Outcome.FAILED, reasons=frozenset({Reason.MOVED, Reason.MEMBER_UNREACHABLE}))
+    look = replace(order_of(SEEN), operation=Operation.LOOK)
+    assert decide(SEEN, moved, 0.0) == Start(look, Lane.ROUTINE, "to see whether it was handed over")
+    unseen = ended(started(moved, look), Outcome.FAILED, 5.0, period=PERIOD, chance=0.0)
+    assert decide(SEEN, unseen, 5.0) == Wait(
+        "it is at another place, which its members follow", 5.0 + LOOK_AGAIN, "Moved"
+    ), "a look that says nothing is followed by another one"
+    # Its own record does not know of it: its members told. Nothing here can find that this has ended.
+    followed = ended(started(moved, look), Outcome.SUCCEEDED, 5.0, period=PERIOD, chance=0.0, held=False)
+    for now in (6.0, PERIOD - 1):
+        assert decide(SEEN, followed, now) == Wait("it is at another place, which its members follow", PERIOD, "Moved")
+    assert decide(SEEN, followed, PERIOD) == Start(order_of(SEEN), Lane.CHANGES, "it failed")
+    edited = replace(SEEN, generation=2)
+    assert decide(edited, followed, 6.0) == Start(order_of(edited), Lane.CHANGES, "the document was edited")
+    # Its record says that it was handed over, and so does its status by now. An end of that is met by an attempt.
+    over = ended(started(moved, look), Outcome.SUCCEEDED, 5.0, period=PERIOD, chance=0.0, held=True)
+    held = replace(SEEN, quarantined=True, held="HandedOver")
+    assert decide(held, over, 6.0) == Wait("it was handed over, and is at another place", 365.0, "HandedOver")
+    assert decide(SEEN, over, 6.0) == Wait("the last run failed", 5.0 + LOOK_AGAIN), "its status may not be seen yet"
+    assert decide(SEEN, over, 400.0) == Start(order_of(SEEN), Lane.CHANGES, "it failed")
+    # Another failure is none of that.
+    failed = ended(started(moved, order_of(SEEN)), Outcome.FAILED, 0.0, period=PERIOD, chance=0.0)
+    assert decide(SEEN, failed, 0.0) == Wait("the last run failed", 10.0)
+    going = order_of(replace(SEEN, deleting=True))
+    removal = ended(
+        started(Memory(), going), Outcome.FAILED, 0.0, period=PERIOD, chance=0.0, reasons=frozenset({Reason.MOVED})
+    )
+    assert decide(replace(SEEN, deleting=True), removal, 1.0) == Wait("the last run failed", PERIOD)
 
 
 def test_plain_hosts_are_looked_at_each_hour() -> None:

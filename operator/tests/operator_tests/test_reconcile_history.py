@@ -10,22 +10,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from karmada_operator.actions import Cancel, Claim, Forget, Release, Start, Wait
 from karmada_operator.kinds import Lane
 from karmada_operator.orders import Around, Operation, Outcome, Seen
-from karmada_operator.reconcile import (
-    Cancel,
-    Claim,
-    Forget,
-    Memory,
-    Release,
-    Start,
-    Wait,
-    decide,
-    ended,
-    noticed,
-    order_of,
-    started,
-)
+from karmada_operator.reconcile import Memory, decide, ended, noticed, order_of, started
 from karmada_operator.wishes import Wishes
 
 from operator_tests.test_reconcile import BAD, PERIOD, WITH_MEMBERS

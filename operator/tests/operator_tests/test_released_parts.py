@@ -13,10 +13,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator import parts, reconcile
+from karmada_operator.actions import Refuse, Start, Wait
 from karmada_operator.executor import Ending
 from karmada_operator.kinds import Lane
 from karmada_operator.orders import Operation, Order, Outcome, Seen
-from karmada_operator.reconcile import Memory, Refuse, Start, Wait, ended, started
+from karmada_operator.reconcile import Memory, ended, started
 from karmada_operator.restores import NONE_EARLIER, decide, earlier_of, seen_of
 from karmada_operator.status import Told, composed
 from karmada_operator.telling import OfRestores, noticed

@@ -16,11 +16,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import phase
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from karmada_operator import kinds, status, telling
+from karmada_operator.actions import Start
 from karmada_operator.executor import Ending, Task
 from karmada_operator.kinds import Lane
 from karmada_operator.orders import Operation, Order, Outcome, Part, Seen
 from karmada_operator.probes import Member
-from karmada_operator.reconcile import Start
 from karmada_operator.status import Condition, Told, after, at_rest, at_task, begun, composed
 
 from operator_tests.statuses import NOW, ORDER, READY, REPORT, conditions
@@ -58,6 +58,32 @@ def test_what_holds_a_control_plane_is_its_phase_until_a_report_says_otherwise()
     back = status.restored(replace(status.held(told, "back"), report=REPORT), later)
     assert back.report == REPORT, "an edit in quarantine is not carried out by its end"
     assert (back.phase, back.conditions["Progressing"].reason) == ("Completed", "Idle")
+
+
+def test_what_is_at_another_place_says_so_and_once_its_record_does_it_is_held() -> None:
+    problem = {"severity": "error", "reason": "Moved", "what": "it was handed over"}
+    refused = Ending(Outcome.FAILED, "it was handed over", reason="Moved", problems=(problem,))
+    told = after(begun(Told(report=REPORT, phase="Completed"), ORDER, Lane.CHANGES, "why"), ORDER, refused, RUN)
+    told = at_rest(told, 3, paused=False, waits=("Moved", "it is at another place, which its members follow"))
+    written = composed({}, told, NOW)
+    found = conditions(written)
+    assert [(found[each]["status"], found[each]["reason"]) for each in ("Degraded", "Progressing")] == [
+        ("True", "Moved"),
+        ("False", "Moved"),
+    ]
+    assert (written["phase"], written["problems"]) == ("Failed", [problem])
+    look, holds = replace(ORDER, operation=Operation.LOOK), {"type": "Held", "status": "True", "reason": "HandedOver"}
+    report = {**REPORT, "phase": "Quarantined", "conditions": [*REPORT["conditions"], {**holds, "message": ""}]}
+    written = composed({}, after(told, look, Ending(Outcome.SUCCEEDED, report=report), RUN), NOW)
+    found = conditions(written)
+    assert (written["phase"], written.get("problems", [])) == ("Quarantined", [])
+    assert [(found[each]["status"], found[each]["reason"]) for each in ("Degraded", "Held")] == [
+        ("False", "Quarantined"),
+        ("True", "HandedOver"),
+    ]
+    # Where only its members know, it stays what it was.
+    written = composed({}, after(told, look, Ending(Outcome.SUCCEEDED, report=REPORT), RUN), NOW)
+    assert (written["phase"], conditions(written)["Degraded"]["reason"]) == ("Failed", "Moved")
 
 
 def test_what_holds_a_control_plane_is_what_was_told_last() -> None:

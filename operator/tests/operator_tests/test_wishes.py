@@ -10,11 +10,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from karmada_operator import kinds, wishes
+from karmada_operator.actions import Refuse, Release, Start
 from karmada_operator.executor import RunSpec
 from karmada_operator.jobs import job_of
 from karmada_operator.kinds import Key
 from karmada_operator.orders import Around, Seen
-from karmada_operator.reconcile import Memory, Refuse, Release, Start, decide, order_of
+from karmada_operator.reconcile import Memory, decide, order_of
 from karmada_operator.runs import MOST_DEAD, spec_of
 from karmada_operator.wishes import CONFIRMATIONS, Wishes
 
