@@ -187,7 +187,7 @@ class Controller:
         if doubt or not seen.on_hosts:
             # There nobody watches more than what is beside the object, and what a look has found is remembered until a
             # run has mended it.
-            self._memories.doubted(key, doubt)
+            self._memories.change(key, lambda memory: reconcile.doubted(memory, doubt))
         if not seen.on_hosts and self._kinds[key.kind].report_playbook:
             now, unready = time.monotonic(), "; ".join(verdict.unready)[:1024]
             self._memories.change(key, lambda memory: reconcile.found_unready(memory, unready, now))

@@ -39,14 +39,6 @@ class Memories:
             self._of[key] = replace(memory, cancelled=why)
             return True
 
-    def doubted(self, key: Key, why: str) -> None:
-        """Remember what health has against what the last run left; nothing during a run, or after a failure."""
-        with self._guard:
-            memory = self._of.get(key, Memory())
-            # Before the first run of this process it is what an earlier one has left.
-            if memory.running is None and (memory.done is not None or (why != memory.doubt and not memory.uid)):
-                self._of[key] = replace(memory, doubt=why)
-
     def forget(self, key: Key) -> None:
         """Drop an object that is gone."""
         with self._guard:

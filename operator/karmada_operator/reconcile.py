@@ -360,6 +360,15 @@ def noticed(memory: Memory, seen: Seen, now: float) -> Memory:
     return replace(memory, generation=seen.generation, edited_at=now)
 
 
+def doubted(memory: Memory, why: str) -> Memory:
+    """Memory when health has this against what the last run left, empty for nothing; not in a run or after a failure.
+
+    Before the first run of this process it is what an earlier one has left.
+    """
+    counts = memory.running is None and (memory.done is not None or not memory.uid)
+    return replace(memory, doubt=why) if counts else memory
+
+
 def found_unready(memory: Memory, what: str, now: float) -> Memory:
     """Memory when it is seen which workloads in pods are not ready; what passes by itself is not worth a look."""
     if what and not memory.unready:

@@ -7,27 +7,137 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from karmada_operator.actions import Cancel, Claim, Forget, Release, Start, Wait
 from karmada_operator.kinds import Lane
-from karmada_operator.orders import Around, Operation, Outcome, Seen
-from karmada_operator.reconcile import Memory, decide, ended, noticed, order_of, started
+from karmada_operator.orders import Around, Operation, Order, Outcome, Seen
+from karmada_operator.reconcile import (
+    BY_ITSELF,
+    FIRST_RETRY,
+    JITTER,
+    LONGEST_RETRY,
+    LOOK_AGAIN,
+    Memory,
+    decide,
+    doubted,
+    ended,
+    found_unready,
+    noticed,
+    order_of,
+    repeats,
+    started,
+)
 from karmada_operator.wishes import Wishes
 
 from operator_tests.test_reconcile import BAD, PERIOD, WITH_MEMBERS
 
+#: Errors of a run, and those that no repetition mends.
+REASONS: list[frozenset[str]] = [
+    frozenset(),
+    frozenset({Reason.MEMBER_UNREACHABLE}),
+    frozenset({Reason.MEMBER_UNREACHABLE, Reason.INVALID_DOCUMENT}),
+    frozenset({Reason.INVALID_DOCUMENT}),
+    frozenset({Reason.MOVED, Reason.MEMBER_UNREACHABLE}),
+    frozenset({Reason.DOCUMENT_CHANGED}),
+]
+HOPELESS = (REASONS[3], REASONS[4])
+#: What others change, which health sees, and what they stop, which a look finds.
+INTERFERENCE = st.tuples(st.sampled_from(["", "somebody has deleted it"]), st.sampled_from(["", "it does not run"]))
+
 
 @dataclass
 class _World:
-    """The object as users edit it, and what was carried out."""
+    """The object as users edit it, what was carried out, and what is wrong with it until a run has put that right.
+
+    ``drift`` is what health sees, ``stopped`` what only a look finds: in pods while nothing answers (``trouble``).
+    ``installed`` are generation and inputs with which the last run began that succeeded, ``began`` those of the run
+    under way. ``answers`` are runs in a row that answered a doubt; ``quiet_until`` is when the next one may come.
+    ``luck`` is how the next runs will end, ``again`` how often somebody will interfere once more; ``excuses`` counts
+    both, as far as they have come about. ``passes``: trouble is over when a look has ended.
+    """
 
     seen: Seen | None = WITH_MEMBERS
     made: int = 1
     memory: Memory = field(default_factory=Memory)
     around: Around = field(default_factory=Around)
     now: float = 0.0
+    drift: str = ""
+    stopped: str = ""
+    installed: tuple[int, str] | None = None
+    began: tuple[int, str] | None = None
+    answering: bool = False
+    answers: int = 0
+    quiet_until: float = 0.0
+    looked_at: float | None = None
+    hopeless: tuple[Order, float] | None = None
+    luck: tuple[tuple[Outcome, frozenset[str]], ...] = ()
+    again: tuple[tuple[str, str], ...] = ()
+    excuses: int = 0
+    passes: bool = False
+
+    def begins(self, action: Start) -> None:
+        """Start a run."""
+        assert self.seen
+        if action.order.operation is not Operation.LOOK:
+            self.began = (self.seen.generation, self.around.inputs)
+            self.answering, self.looked_at = action.order == self.memory.done and self.now < self.memory.next_at, None
+            self.hopeless = None
+        self.memory = started(self.memory, action.order)
+
+    def ends(self, outcome: Outcome, reasons: frozenset[str] = frozenset(), chance: float = 0.0) -> None:
+        """End the run under way: one that succeeded has put right what was wrong, and a look has seen that."""
+        order = self.memory.running
+        assert order
+        on_hosts = self.seen is not None and self.seen.on_hosts
+        found: dict[str, Any] = {"unready": "" if on_hosts else None}
+        if order.operation is Operation.LOOK:
+            self.looked_at = self.now
+            if outcome is Outcome.SUCCEEDED:
+                # A dry run puts nothing right.
+                stopped = "" if order.dry_run else self.stopped
+                found = {"held": False, **({"unready": stopped} if on_hosts else {"amiss": stopped})}
+            if self.passes:
+                self.around = replace(self.around, trouble="")
+        elif outcome is Outcome.SUCCEEDED and not order.dry_run:
+            self.installed, self.drift, self.stopped = self.began, "", ""
+            if self.again and order.operation is Operation.INSTALL:
+                ((self.drift, self.stopped), *rest) = self.again
+                self.again, self.excuses = tuple(rest), self.excuses + 1
+        if outcome is Outcome.SUCCEEDED or order.operation is Operation.LOOK:
+            reasons = frozenset()
+        self.memory = ended(self.memory, outcome, self.now, period=PERIOD, chance=chance, reasons=reasons, **found)
+        if order.operation is Operation.LOOK:
+            return
+        if outcome is Outcome.SUCCEEDED:
+            in_a_row = self.answers + 1 if self.now <= self.quiet_until + LONGEST_RETRY else 1
+            self.answers = in_a_row if self.answering else 0
+            pause = min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** (self.answers - 1)) if self.answers else 0.0
+            self.quiet_until = self.now + pause
+        elif outcome is not Outcome.CANCELLED and reasons in HOPELESS:
+            self.hopeless = (order, self.now + PERIOD * (1 - JITTER))
+
+    def ends_by_luck(self, *, cancelled: bool) -> None:
+        """End the run under way as it will."""
+        outcome, reasons = (Outcome.CANCELLED if cancelled else Outcome.SUCCEEDED), frozenset[str]()
+        if self.luck and not cancelled and self.memory.running and self.memory.running.operation != Operation.LOOK:
+            ((outcome, reasons), *rest) = self.luck
+            self.luck, self.excuses = tuple(rest), self.excuses + 1
+        self.ends(outcome, reasons)
+
+    def heard(self) -> None:
+        """Take what the watches of the operator have seen."""
+        if self.seen is None:
+            return
+        self.memory = noticed(self.memory, self.seen, self.now)
+        # A dry run puts nothing right.
+        drift = "" if self.seen.deleting or self.seen.wishes.dry_run else self.drift
+        if drift or not self.seen.on_hosts:
+            self.memory = doubted(self.memory, drift)
+        if not self.seen.on_hosts:
+            self.memory = found_unready(self.memory, drift, self.now)
 
 
 class History(RuleBasedStateMachine):
@@ -36,6 +146,13 @@ class History(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = _World()
+
+    @initialize(on_hosts=st.booleans(), installed=st.booleans())
+    def begins(self, on_hosts: bool, installed: bool) -> None:
+        self._edit(on_hosts=on_hosts)
+        if installed and self.world.seen:
+            self.world.begins(Start(order_of(self.world.seen), Lane.CHANGES, "it is new"))
+            self.world.ends(Outcome.SUCCEEDED)
 
     def _edit(self, **changes: Any) -> None:
         if self.world.seen is not None:
@@ -64,11 +181,28 @@ class History(RuleBasedStateMachine):
     def create_again(self, claimed: bool) -> None:
         self.world.made += 1
         self.world.seen = replace(WITH_MEMBERS, uid=f"u{self.world.made}", claimed=claimed)
+        self.world.installed, self.world.drift, self.world.stopped, self.world.hopeless = None, "", "", None
 
-    @rule(trouble=st.booleans(), lost=st.booleans(), going=st.booleans())
-    def things_happen(self, trouble: bool, lost: bool, going: bool) -> None:
+    @rule(
+        trouble=st.booleans(),
+        lost=st.booleans(),
+        going=st.booleans(),
+        inputs=st.sampled_from(["", "a", "b"]),
+        suspicion=st.sampled_from(["", "one", "two"]),
+        passes=st.booleans(),
+    )
+    def things_happen(self, trouble: bool, lost: bool, going: bool, inputs: str, suspicion: str, passes: bool) -> None:
+        self.world.passes = passes
         gone = frozenset({"k1"}) if lost else frozenset[str]()
-        self.world.around = Around(trouble="trouble" if trouble else "", lost=gone, going=going)
+        self.world.around = Around(inputs, gone, going, trouble="trouble" if trouble else "", suspicion=suspicion)
+
+    @rule(now=INTERFERENCE, again=st.lists(INTERFERENCE, max_size=3))
+    def others_interfere(self, now: tuple[str, str], again: list[tuple[str, str]]) -> None:
+        (self.world.drift, self.world.stopped), self.world.again = now, tuple(again)
+
+    @rule(luck=st.lists(st.tuples(st.sampled_from(list(Outcome)), st.sampled_from(REASONS)), max_size=3))
+    def runs_will_end(self, luck: list[tuple[Outcome, frozenset[str]]]) -> None:
+        self.world.luck = tuple(luck)
 
     @rule(seconds=st.sampled_from([0.1, 6.0, 700.0, 30_000.0]))
     def time_passes(self, seconds: float) -> None:
@@ -76,8 +210,7 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def operator_hears(self) -> None:
-        if self.world.seen:
-            self.world.memory = noticed(self.world.memory, self.world.seen, self.world.now)
+        self.world.heard()
 
     @rule()
     def operator_looks(self) -> None:
@@ -87,24 +220,8 @@ class History(RuleBasedStateMachine):
             case Claim():
                 assert world.seen
                 self._edit(claimed=True)
-            case Start(order, lane, _why):
-                seen = world.seen
-                assert seen
-                assert seen.claimed
-                assert not seen.wishes.paused
-                assert not seen.wishes.problems
-                if order.operation is Operation.LOOK:
-                    assert world.memory.done == order_of(seen, world.around), "nothing else is to be done"
-                    assert lane is Lane.ROUTINE
-                    assert not seen.deleting
-                    world.memory = started(world.memory, order)
-                    return
-                assert order == order_of(seen, world.around)
-                assert (lane is Lane.DELETIONS) == seen.deleting == (order.operation is Operation.REMOVE)
-                # No order is repeated but after a failure or a period.
-                if world.memory.uid == seen.uid:
-                    assert world.memory.done != order or world.now >= world.memory.next_at
-                world.memory = started(world.memory, order)
+            case Start():
+                self._starts(world, action)
             case Cancel(why):
                 assert world.memory.running
                 world.memory = replace(world.memory, cancelled=why)
@@ -120,46 +237,92 @@ class History(RuleBasedStateMachine):
                 assert world.seen is None
                 world.memory = Memory()
 
+    def _starts(self, world: _World, action: Start) -> None:
+        seen, memory, order = world.seen, world.memory, action.order
+        assert seen
+        assert seen.claimed
+        assert not seen.wishes.paused
+        assert not seen.wishes.problems
+        if order.operation is Operation.LOOK:
+            assert action.lane is Lane.ROUTINE
+            assert not seen.deleting
+            self._may_look(world, seen)
+        else:
+            assert order == order_of(seen, world.around)
+            assert (action.lane is Lane.DELETIONS) == seen.deleting == (order.operation is Operation.REMOVE)
+            if memory.uid == seen.uid and memory.done == order and world.now < memory.next_at:
+                self._answers_a_doubt(world, action)
+            if world.hopeless is not None and repeats(order, world.hopeless[0]):
+                assert world.now >= world.hopeless[1], "what no repetition mends is not repeated"
+        world.begins(action)
+
+    def _may_look(self, world: _World, seen: Seen) -> None:
+        """A look comes where nothing else is to be done, and no sooner after another one than that has a reason."""
+        order, memory = order_of(seen, world.around), world.memory
+        assert memory.done == order or (memory.moved is not None and memory.failed == order)
+        if world.looked_at is not None:
+            soonest = LOOK_AGAIN if seen.on_hosts or memory.moved is not None else BY_ITSELF
+            assert world.now >= world.looked_at + soonest
+
+    def _answers_a_doubt(self, world: _World, action: Start) -> None:
+        """No order is repeated before its period is over but for a doubt, and for that less and less often."""
+        assert action.lane is Lane.CHANGES
+        assert world.now >= world.quiet_until
+        if action.why == world.memory.doubt:
+            return
+        assert action.why == world.memory.amiss == "it does not run"
+        assert world.around.trouble, "it may have come back"
+        assert world.looked_at is not None
+        assert world.now >= world.looked_at + BY_ITSELF
+
     @precondition(lambda self: self.world.memory.running is not None)
-    @rule(outcome=st.sampled_from(list(Outcome)), chance=st.floats(0, 0.999))
-    def run_ends(self, outcome: Outcome, chance: float) -> None:
-        memory = self.world.memory
-        self.world.memory = ended(memory, outcome, self.world.now, period=PERIOD, chance=chance)
+    @rule(outcome=st.sampled_from(list(Outcome)), reasons=st.sampled_from(REASONS), chance=st.floats(0, 0.999))
+    def run_ends(self, outcome: Outcome, reasons: frozenset[str], chance: float) -> None:
+        self.world.ends(outcome, reasons, chance)
 
     @invariant()
     def everything_settles(self) -> None:
-        """Left alone, with runs that succeed, an object comes to rest after at most one run more for all edits."""
-        world = replace(self.world)
+        """Left alone, an object comes to rest after one run more for all edits, and one for each that had to follow."""
+        world = replace(self.world, excuses=0)
         runs = 0
-        for _ in range(12):
+        for _ in range(80):
+            world.heard()
             action = decide(world.seen, world.memory, world.now, world.around)
             if isinstance(action, Wait) and world.memory.running is None:
                 if action.until is None or action.until - world.now > 1000:
                     break
                 world.now = action.until
             elif world.memory.running is not None:
-                outcome = (
-                    Outcome.CANCELLED if isinstance(action, Cancel) or world.memory.cancelled else Outcome.SUCCEEDED
-                )
-                world.memory = ended(world.memory, outcome, world.now, period=PERIOD, chance=0.0)
+                world.ends_by_luck(cancelled=isinstance(action, Cancel) or bool(world.memory.cancelled))
             elif isinstance(action, Claim):
                 assert world.seen
                 world.seen = replace(world.seen, claimed=True)
             elif isinstance(action, Start):
                 runs += action.order.operation is not Operation.LOOK
-                world.memory = started(world.memory, action.order)
+                self._starts(world, action)
             elif isinstance(action, Release):
                 world.seen = None
             else:
                 break
         else:
             pytest.fail(f"does not come to rest: {self.world}")
-        assert runs <= 1
+        assert runs <= 1 + world.excuses
         if world.seen and not world.seen.wishes.paused and not world.seen.wishes.problems:
-            assert world.memory.done == order_of(world.seen, world.around)
+            self._is_carried_out(world, world.seen)
+
+    def _is_carried_out(self, world: _World, seen: Seen) -> None:
+        if world.hopeless is not None and world.memory.failed == order_of(seen, world.around):
+            return
+        assert world.memory.done == order_of(seen, world.around)
+        if seen.deleting or seen.wishes.dry_run:
+            return
+        assert world.installed == (seen.generation, world.around.inputs)
+        assert world.drift == "", "what others have changed is put right"
+        assert not world.memory.doubt, "and what a look has found on hosts"
+        assert not (world.memory.amiss and world.around.trouble), "or in pods"
 
 
 TestHistory = pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")(History.TestCase)
 TestHistory.settings = settings(
-    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=250, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
