@@ -24,9 +24,21 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.stream import Lines
 
-from .executor import LONGEST_LINE, Ending, Executor, Left, LeftBehind, Run, RunSpec, Task, UnderWay, parsed, told
+from .executor import (
+    LONGEST_LINE,
+    Ending,
+    Executor,
+    Left,
+    LeftBehind,
+    Outcome,
+    Run,
+    RunSpec,
+    Task,
+    UnderWay,
+    parsed,
+    told,
+)
 from .kinds import Key
-from .orders import Outcome
 from .worker import GRACE
 
 BATCH = "batch/v1"

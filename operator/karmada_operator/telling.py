@@ -18,9 +18,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 from . import parts, restores, schedules, status
 from .actions import Start, Wait
-from .executor import Ending, Task
+from .executor import Ending, Outcome, Task
 from .kinds import Kind, Lane
-from .orders import Operation, Order, Outcome, Seen
+from .orders import Operation, Order, Seen
 from .status import Condition, Told
 
 #: First task of the role restore after the record of a restore is open.

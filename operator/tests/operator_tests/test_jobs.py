@@ -15,10 +15,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from karmada_operator import jobs
-from karmada_operator.executor import Ending, LeftBehind, RunSpec, Task, UnderWay
+from karmada_operator.executor import Ending, LeftBehind, Outcome, RunSpec, Task, UnderWay
 from karmada_operator.jobs import JobExecutor
 from karmada_operator.kinds import Key
-from karmada_operator.orders import Operation, Order, Outcome
+from karmada_operator.orders import Operation, Order
 
 from operator_tests.kubelet import JOBS, PODS, TEMPLATE, Kubelet
 from operator_tests.stand_ins import playbook
