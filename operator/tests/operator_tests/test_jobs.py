@@ -73,6 +73,19 @@ def test_a_pod_that_does_not_start_says_why(executor: JobExecutor, kubelet: Kube
     assert told[0].task == "The pod of the run starts"
 
 
+def test_a_result_is_the_end_before_the_kubelet_has_seen_one(
+    executor: JobExecutor, kubelet: Kubelet, api: StubApi, tmp_path: Path
+) -> None:
+    """That takes a second or two, and whoever waits for the object waits for that."""
+    kubelet.tells = False
+    found: list[Ending] = []
+    run = executor.start(spec(tmp_path, "- ansible.builtin.debug: {msg: x}"))
+    threading.Thread(target=lambda: found.append(followed(run)[1]), daemon=True).start()
+    until(lambda: found)
+    assert (found[0].outcome, found[0].ok, found[0].seen_gone) == (Outcome.SUCCEEDED, 1, True)
+    until(lambda: not there(api, JOBS))
+
+
 def test_a_connection_that_is_lost_loses_nothing_that_matters(
     executor: JobExecutor, kubelet: Kubelet, api: StubApi, tmp_path: Path
 ) -> None:
