@@ -10,17 +10,27 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Protocol
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable, redacted, within
 
 from .kinds import Key
-from .orders import Outcome
 
 #: Bytes of one line: a report of 1,000 members has some 300 KiB.
 LONGEST_LINE = 8 * 1024 * 1024
 #: Bytes of a message that reaches a status, an Event or a log.
 MESSAGE = 1024
+
+
+class Outcome(StrEnum):
+    """End of a run. A run is lost when it ended without telling how."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed out"
+    LOST = "lost"
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,21 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.stream import Lines
 
-from .executor import LONGEST_LINE, Ending, Executor, Left, LeftBehind, Run, RunSpec, Task, UnderWay, parsed, told
+from .executor import (
+    LONGEST_LINE,
+    Ending,
+    Executor,
+    Left,
+    LeftBehind,
+    Outcome,
+    Run,
+    RunSpec,
+    Task,
+    UnderWay,
+    parsed,
+    told,
+)
 from .kinds import Key
-from .orders import Outcome
 from .worker import GRACE
 
 BATCH = "batch/v1"
@@ -217,19 +229,20 @@ class JobRun(Run):
         ending: Ending | None = None
         pod, waits, tail, unread_until = Pod(), "", None, float("inf")
         try:
-            while not pod.ended:
+            # A worker tells its result when nothing below it lives any more. The kubelet sees its end seconds later.
+            while ending is None and not pod.ended:
                 if self._executor.closed.is_set():
                     raise LeftBehind(f"Job {self._job['metadata']['name']} goes on")
                 try:
                     self._end_if_asked()
                     pod = self._look(pod)
-                    if ending is None and (pod.runs or (pod.ended and not pod.gone)):
+                    if pod.runs or (pod.ended and not pod.gone):
                         # Of one that has ended, too: the connection may have been lost before the last line.
                         for found in self._lines(pod, tail):
                             if isinstance(found, Ending):
                                 ending = found
-                            else:
-                                yield found
+                                break
+                            yield found
                         tail = AGAIN
                 except ApiError as error:
                     _LOG.warning("cannot see the run: %s", error, extra={"run": self.spec.run_id})
@@ -239,7 +252,7 @@ class JobRun(Run):
                 if pod.waits and pod.waits != waits:
                     waits = pod.waits
                     yield Task("", "", "The pod of the run starts", waits=told(waits))
-                if not pod.ended:
+                if ending is None and not pod.ended:
                     self._pause()
             ending = self._finished(ending, pod)
         finally:
@@ -308,7 +321,6 @@ class JobRun(Run):
 
     def _finished(self, ending: Ending | None, pod: Pod) -> Ending:
         """Ending as it was told, or why none was; the Job is not needed any more."""
-        # A worker tells its result when nothing below it lives any more.
         seen_gone = ending is not None or not pod.gone
         try:
             if ending is None and not self._why:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils import document
 
-SCHEMAS = Path(manifest.__file__).parents[3] / "schemas"
+SCHEMAS = Path(document.__file__).parents[3] / "schemas"
 DEFAULT = Path(__file__).with_name("watches.yaml")
 
 

@@ -36,16 +36,6 @@ _OF_A_PART = ("clusters", "namespaces")
 OF_A_RESTORE = frozenset({Operation.RESTORE, Operation.RELEASE, Operation.UNDO})
 
 
-class Outcome(StrEnum):
-    """End of a run. A run is lost when it ended without telling how."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    TIMED_OUT = "timed out"
-    LOST = "lost"
-
-
 @dataclass(frozen=True)
 class HostCluster:
     """Cluster with the workloads of a control plane in pods, and where in it they are.

@@ -17,8 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run_process impo
 
 from . import environment as surroundings
 from . import process_tree
-from .executor import LONGEST_LINE, Ending, Executor, Left, Run, RunSpec, Task, parsed, told
-from .orders import Outcome
+from .executor import LONGEST_LINE, Ending, Executor, Left, Outcome, Run, RunSpec, Task, parsed, told
 from .worker import GRACE, PARENT
 
 #: Seconds that a worker gets beyond its own limits before it is killed.

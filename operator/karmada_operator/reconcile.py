@@ -18,8 +18,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold import Why
 
 from .actions import Action, Cancel, Claim, Forget, Refuse, Release, Start, Wait
+from .executor import Outcome
 from .kinds import Lane
-from .orders import NOTHING_AROUND, Around, Operation, Order, Outcome, Seen
+from .orders import NOTHING_AROUND, Around, Operation, Order, Seen
 from .parts import names_in_words
 from .wishes import ALLOWED_FROM, KEEP_LABELS, handed_on
 

@@ -14,10 +14,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from . import parts, status, telling
 from .actions import Start
 from .events import EventSender
-from .executor import Ending, RunSpec, Task
+from .executor import Ending, Outcome, RunSpec, Task
 from .kinds import Key, Kind, Lane
 from .metrics import Metrics
-from .orders import OF_A_RESTORE, Operation, Order, Outcome, Seen
+from .orders import OF_A_RESTORE, Operation, Order, Seen
 from .schedules import text_of
 from .status import Told
 from .status_writer import StatusWriter
@@ -98,7 +98,7 @@ class Recorder:
             "completionTime": text_of(datetime.now(UTC)),
         }
         tells, now = telling.of(self._kinds[key.kind]), self._now(key, seen, order)
-        self._writer.tell(key, seen.uid, lambda told: tells.after(told, now, order, ending, run))
+        self._writer.tell(key, seen.uid, lambda told: tells.after(told, now, order, ending, run), awaited=True)
         if order.operation in OF_A_RESTORE and ending.report is not None:
             report = ending.report
             self._tell_owner(key, lambda told: status.restored(told, report))

@@ -22,11 +22,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import phase
 from . import parts, reconcile
 from .actions import Start
 from .course import deleted_by
-from .executor import Ending, Executor, Left, LeftBehind, Run, RunSpec, UnderWay
+from .executor import Ending, Executor, Left, LeftBehind, Outcome, Run, RunSpec, UnderWay
 from .health import Health, Instance
 from .kinds import Key, Kind, Lane
 from .memory import Memories
-from .orders import OF_A_RESTORE, HostCluster, Operation, Order, Outcome, Seen, several_of
+from .orders import OF_A_RESTORE, HostCluster, Operation, Order, Seen, several_of
 from .probes import Probes
 from .recorder import Recorder
 from .status import QUARANTINED

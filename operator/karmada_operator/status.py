@@ -18,9 +18,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.hold impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import MOST_MEMBERS, NOT_JOINED
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
-from .executor import Ending, Task
+from .executor import Ending, Outcome, Task
 from .kinds import Lane
-from .orders import Operation, Order, Outcome, Part
+from .orders import Operation, Order, Part
 from .probes import Member
 from .schedules import text_of
 

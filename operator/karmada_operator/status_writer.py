@@ -56,7 +56,10 @@ class _Page:
 
 
 class StatusWriter(threading.Thread):
-    """Thread that writes what is told, the newest only, at most once in BETWEEN seconds for an object."""
+    """Thread that writes what is told, the newest only, at most once in BETWEEN seconds for an object.
+
+    What somebody waits for, as the end of a run, does not wait for that: two writes may follow each other at once.
+    """
 
     def __init__(
         self,
@@ -78,8 +81,13 @@ class StatusWriter(threading.Thread):
         """Ask before each write, and write nothing any more once that raises LockLost: another one tells now."""
         self._cluster.before_write = self._last.before_write = leads
 
-    def tell(self, key: Key, uid: str, change: Callable[[Told], Told], *, passing: bool = False) -> None:
-        """Change what is told of an object; ``passing``: it can wait a little, unless it is another phase."""
+    def tell(
+        self, key: Key, uid: str, change: Callable[[Told], Told], *, passing: bool = False, awaited: bool = False
+    ) -> None:
+        """Change what is told of an object; ``passing``: it can wait a little, unless it is another phase.
+
+        ``awaited``: it is written at once, and the next write is so much later; but a write that failed has its time.
+        """
         with self._changed:
             page = self._pages.get(key)
             if page is None or page.uid != uid:
@@ -87,7 +95,8 @@ class StatusWriter(threading.Thread):
             found = change(page.told)
             if found != page.told or page.former is None:
                 slow = passing and found.phase == page.told.phase and page.former is not None
-                due = max(page.free, page.written + PASSING * BETWEEN if slow else 0.0)
+                free = self._clock() if awaited and not page.failures else page.free
+                due = max(free, page.written + PASSING * BETWEEN if slow else 0.0)
                 page.due = min(page.due, due) if page.pending else due
                 page.told, page.pending = found, True
                 self._changed.notify_all()
@@ -123,7 +132,7 @@ class StatusWriter(threading.Thread):
             if page is None:
                 return
             told, page.pending, page.written = page.told, False, self._clock()
-            page.free = page.due = page.written + BETWEEN
+            page.free = page.due = max(page.free, page.written) + BETWEEN
             cluster = self._last if self._over else self._cluster
         kind = self._kinds[key.kind]
         try:

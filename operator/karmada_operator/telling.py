@@ -18,9 +18,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 from . import parts, restores, schedules, status
 from .actions import Start, Wait
-from .executor import Ending, Task
+from .executor import Ending, Outcome, Task
 from .kinds import Kind, Lane
-from .orders import Operation, Order, Outcome, Seen
+from .orders import Operation, Order, Seen
 from .status import Condition, Told
 
 #: First task of the role restore after the record of a restore is open.
@@ -169,7 +169,7 @@ class OfRestores(_OfBelongings):
     """See ``restores``."""
 
     def at_rest(self, told: Told, seen: Seen, wait: Wait, clock: datetime) -> Told:
-        """Where all is released that its spec names, that is carried out."""
+        """Status of one for which nothing is done. Once all is released that its spec names, that is carried out."""
         if wait.reason == restores.PARTLY_RELEASED:
             told = replace(told, generation=seen.generation)
         found = noticed(self._resting(told, seen, wait), seen)

@@ -31,8 +31,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import phase
 
 from . import environment, process_tree
 from .environment import ARTIFACTS
-from .executor import LONGEST_LINE, RunSpec, told
-from .orders import Outcome
+from .executor import LONGEST_LINE, Outcome, RunSpec, told
 
 PARENT = "KARMADA_OPERATOR_PARENT"
 #: Seconds between SIGTERM, on which a run gives its lock back, and SIGKILL.

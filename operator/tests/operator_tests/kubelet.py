@@ -83,13 +83,13 @@ class Pod:
 class Kubelet:
     """``with Kubelet(api, folder) as kubelet``: pods of all Jobs that there are, with ``worker`` as their program.
 
-    ``starts``: whether they start.
+    ``starts``: whether they start. ``tells``: whether it says that a container has ended.
     """
 
     def __init__(self, api: StubApi, folder: Path, worker: Sequence[str] = WORKER) -> None:
         self._api, self._folder, self._worker = api, folder, worker
         self.pods: dict[str, Pod] = {}
-        self.starts = True
+        self.starts = self.tells = True
         #: lines after which the next log that is followed breaks off
         self.cut: int | None = None
         self._over = threading.Event()
@@ -151,7 +151,7 @@ class Kubelet:
             folder.mkdir()
             self.pods[name] = Pod(folder, job["spec"]["template"]["metadata"]["annotations"][RUN], self._worker)
             self._api.put(PODS, {**pod, "status": _state({"running": {}})})
-        elif name in self.pods and self.pods[name].over and "terminated" not in str(pod["status"]):
+        elif self.tells and name in self.pods and self.pods[name].over and "terminated" not in str(pod["status"]):
             code = self.pods[name].process.returncode
             self._api.put(PODS, {**pod, "status": _state({"terminated": {"reason": "Error", "exitCode": code}})})
 

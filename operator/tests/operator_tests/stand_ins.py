@@ -20,11 +20,11 @@ from karmada_operator import work_queue
 from karmada_operator.controller import Controller
 from karmada_operator.deciding import keeper
 from karmada_operator.events import EventSender
-from karmada_operator.executor import Ending, Left, LeftBehind, RunSpec, Task
+from karmada_operator.executor import Ending, Left, LeftBehind, Outcome, RunSpec, Task
 from karmada_operator.health import Health, host_clusters
 from karmada_operator.kinds import Key, Kind, Lane
 from karmada_operator.metrics import Metrics
-from karmada_operator.orders import Outcome, Seen
+from karmada_operator.orders import Seen
 from karmada_operator.probes import Probes
 from karmada_operator.status_writer import StatusWriter
 from karmada_operator.watch import Watcher

@@ -17,8 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from karmada_operator import schedules
 from karmada_operator.actions import Cancel, Forget, Refuse, Start, Wait
 from karmada_operator.backups import LOOK_AT_CLOCK, decide, seen_of
+from karmada_operator.executor import Outcome
 from karmada_operator.kinds import Lane
-from karmada_operator.orders import Beside, Operation, Outcome, Seen
+from karmada_operator.orders import Beside, Operation, Seen
 from karmada_operator.reconcile import Memory, ended, started
 from karmada_operator.schedules import Backups
 from karmada_operator.wishes import PAUSED, RUN_NOW

@@ -13,9 +13,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import KINDS, StubApi
 from karmada_operator import backups, reconcile, schedules, wishes
-from karmada_operator.executor import Left, RunSpec, Task
+from karmada_operator.executor import Left, Outcome, RunSpec, Task
 from karmada_operator.kinds import Key, load
-from karmada_operator.orders import Operation, Order, Outcome
+from karmada_operator.orders import Operation, Order
 from karmada_operator.telling import STEP
 
 from operator_tests.stand_ins import (

@@ -10,8 +10,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from karmada_operator import controller, reconcile, wishes
+from karmada_operator.executor import Outcome
 from karmada_operator.kinds import Key, Lane
-from karmada_operator.orders import Outcome
 
 from operator_tests.stand_ins import (
     EVENTS,

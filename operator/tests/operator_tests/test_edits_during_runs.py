@@ -10,8 +10,9 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from karmada_operator import reconcile
 from karmada_operator.actions import Start, Wait
+from karmada_operator.executor import Outcome
 from karmada_operator.kinds import Lane
-from karmada_operator.orders import Outcome, Seen
+from karmada_operator.orders import Seen
 from karmada_operator.reconcile import LONGEST_STILL, STILL, Memory, decide, ended, noticed, order_of, started
 
 from operator_tests.test_reconcile import PERIOD, SEEN, after

@@ -26,9 +26,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator import jobs
-from karmada_operator.executor import Ending, Executor, LeftBehind, RunSpec, Task, parsed, told
+from karmada_operator.executor import Ending, Executor, LeftBehind, Outcome, RunSpec, Task, parsed, told
 from karmada_operator.jobs import JobExecutor
-from karmada_operator.orders import Operation, Order, Outcome
+from karmada_operator.orders import Operation, Order
 from karmada_operator.processes import ProcessExecutor
 
 from operator_tests.kubelet import JOBS, PODS, TEMPLATE, Kubelet

@@ -15,9 +15,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator import controller, course, health, reconcile, status_writer, wishes
+from karmada_operator.executor import Outcome
 from karmada_operator.health import Health, Instance, Verdict, host_clusters
 from karmada_operator.kinds import Key
-from karmada_operator.orders import BESIDE_THE_OBJECT, HostCluster, Outcome
+from karmada_operator.orders import BESIDE_THE_OBJECT, HostCluster
 from karmada_operator.watch import seen_of
 
 from operator_tests.stand_ins import FINALIZER, KIND, PREFIX, condition, edited, live, operating, widget

@@ -17,7 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator import reconcile, status_writer
-from karmada_operator.orders import Outcome
+from karmada_operator.executor import Outcome
 from karmada_operator.probes import Finding, Member, Probes
 
 from operator_tests.stand_ins import PREFIX, FakeExecutor, FakeRun, condition, edited, live, operating, widget

@@ -15,10 +15,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from karmada_operator import jobs
-from karmada_operator.executor import Ending, LeftBehind, RunSpec, Task, UnderWay
+from karmada_operator.executor import Ending, LeftBehind, Outcome, RunSpec, Task, UnderWay
 from karmada_operator.jobs import JobExecutor
 from karmada_operator.kinds import Key
-from karmada_operator.orders import Operation, Order, Outcome
+from karmada_operator.orders import Operation, Order
 
 from operator_tests.kubelet import JOBS, PODS, TEMPLATE, Kubelet
 from operator_tests.stand_ins import playbook
@@ -71,6 +71,19 @@ def test_a_pod_that_does_not_start_says_why(executor: JobExecutor, kubelet: Kube
     _, ending = followed(executor.start(spec(tmp_path, "- ansible.builtin.debug: {msg: x}")), start)
     assert ending.outcome is Outcome.SUCCEEDED, ending
     assert told[0].task == "The pod of the run starts"
+
+
+def test_a_result_is_the_end_before_the_kubelet_has_seen_one(
+    executor: JobExecutor, kubelet: Kubelet, api: StubApi, tmp_path: Path
+) -> None:
+    """That takes a second or two, and whoever waits for the object waits for that."""
+    kubelet.tells = False
+    found: list[Ending] = []
+    run = executor.start(spec(tmp_path, "- ansible.builtin.debug: {msg: x}"))
+    threading.Thread(target=lambda: found.append(followed(run)[1]), daemon=True).start()
+    until(lambda: found)
+    assert (found[0].outcome, found[0].ok, found[0].seen_gone) == (Outcome.SUCCEEDED, 1, True)
+    until(lambda: not there(api, JOBS))
 
 
 def test_a_connection_that_is_lost_loses_nothing_that_matters(

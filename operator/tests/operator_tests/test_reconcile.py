@@ -10,8 +10,9 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from karmada_operator import reconcile
 from karmada_operator.actions import Cancel, Claim, Forget, Refuse, Release, Start, Wait
+from karmada_operator.executor import Outcome
 from karmada_operator.kinds import Lane
-from karmada_operator.orders import Around, Operation, Outcome, Seen
+from karmada_operator.orders import Around, Operation, Seen
 from karmada_operator.reconcile import (
     LOOK_AGAIN,
     LOOK_AT_HOSTS,

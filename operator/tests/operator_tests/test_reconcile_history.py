@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from karmada_operator.actions import Cancel, Claim, Forget, Release, Start, Wait
+from karmada_operator.executor import Outcome
 from karmada_operator.kinds import Lane
-from karmada_operator.orders import Around, Operation, Order, Outcome, Seen
+from karmada_operator.orders import Around, Operation, Order, Seen
 from karmada_operator.reconcile import (
     BY_ITSELF,
     FIRST_RETRY,

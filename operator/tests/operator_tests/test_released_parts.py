@@ -14,9 +14,9 @@ from ansible_collections.karmada.installer.tests.unit.support.moments import unt
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator import parts, reconcile
 from karmada_operator.actions import Refuse, Start, Wait
-from karmada_operator.executor import Ending
+from karmada_operator.executor import Ending, Outcome
 from karmada_operator.kinds import Lane
-from karmada_operator.orders import Operation, Order, Outcome, Seen
+from karmada_operator.orders import Operation, Order, Seen
 from karmada_operator.reconcile import Memory, ended, started
 from karmada_operator.restores import NONE_EARLIER, decide, earlier_of, seen_of
 from karmada_operator.status import Told, composed

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from karmada_operator import parts, restores
 from karmada_operator.actions import Start, Wait
-from karmada_operator.executor import Ending
-from karmada_operator.orders import Beside, Operation, Order, Outcome, Restore, Seen
+from karmada_operator.executor import Ending, Outcome
+from karmada_operator.orders import Beside, Operation, Order, Restore, Seen
 from karmada_operator.reconcile import Memory, ended, started
 from karmada_operator.restores import decide
 from karmada_operator.status import Told, composed

@@ -12,9 +12,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.restore
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from karmada_operator import restores
 from karmada_operator.actions import Cancel, Forget, Refuse, Start, Wait
-from karmada_operator.executor import Ending
+from karmada_operator.executor import Ending, Outcome
 from karmada_operator.kinds import Lane
-from karmada_operator.orders import Beside, Operation, Order, Outcome, Restore, Seen
+from karmada_operator.orders import Beside, Operation, Order, Restore, Seen
 from karmada_operator.reconcile import Memory, ended, started
 from karmada_operator.restores import NONE_EARLIER, decide, seen_of
 from karmada_operator.status import Told, composed

@@ -15,9 +15,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator import controller, reconcile, runs, wishes
-from karmada_operator.executor import Left, RunSpec, UnderWay
+from karmada_operator.executor import Left, Outcome, RunSpec, UnderWay
 from karmada_operator.kinds import Key
-from karmada_operator.orders import Operation, Order, Outcome
+from karmada_operator.orders import Operation, Order
 from karmada_operator.recorder import Recorder
 from karmada_operator.runs import several_of, unready_of
 

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from karmada_operator import kinds, status, telling
 from karmada_operator.actions import Start
-from karmada_operator.executor import Ending, Task
+from karmada_operator.executor import Ending, Outcome, Task
 from karmada_operator.kinds import Lane
-from karmada_operator.orders import Operation, Order, Outcome, Part, Seen
+from karmada_operator.orders import Operation, Order, Part, Seen
 from karmada_operator.probes import Member
 from karmada_operator.status import Condition, Told, after, at_rest, at_task, begun, composed
 

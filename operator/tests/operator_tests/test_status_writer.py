@@ -105,6 +105,56 @@ def test_steps_within_a_phase_leave_the_next_write_to_what_matters(
     assert sum(method == "PATCH" for method, _ in api.requests) == 4
 
 
+def test_the_end_of_a_run_is_told_at_once_and_what_follows_it_is_later_for_that(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last phases begin a second before it, and each is a write."""
+    monkeypatch.setattr(status_writer, "BETWEEN", 100.0)
+    clock = [0.0]
+    api.put(PREFIX, widget("x", uid="u"))
+    writer, key = StatusWriter(cluster, {"Widget": KIND}, clock=lambda: clock[0]), Key("Widget", "a", "x")
+
+    def at(moment: float, shown: str, phase: str = "", *, awaited: bool = False) -> None:
+        clock[0] = moment
+        if phase:
+            writer.tell(key, "u", lambda told: replace(told, phase=phase), awaited=awaited)
+        with writer._changed:
+            writer._changed.notify_all()
+        until(lambda: live(api, "x").get("status", {}).get("phase") == shown)
+        time.sleep(0.1)
+        assert live(api, "x")["status"]["phase"] == shown
+
+    writer.start()
+    at(0.0, "InstallCRD", "InstallCRD")
+    at(50.0, "InstallCRD", "Completed")
+    at(51.0, "Quarantined", "Quarantined", awaited=True)
+    at(52.0, "Quarantined", "Upgrading")
+    at(199.0, "Quarantined")
+    at(200.0, "Upgrading")
+    at(250.0, "Upgrading", "Failed")
+    at(299.0, "Upgrading")
+    at(300.0, "Failed")
+    writer.stop()
+    writer.join(300)
+
+
+def test_a_write_that_fails_has_its_time_whatever_is_awaited(api: StubApi, cluster: Cluster) -> None:
+    clock = [0.0]
+    api.put(PREFIX, widget("x", uid="u"))
+    away = Fault("status", method="PATCH", path="widgets/x", status=503, times=1_000_000)
+    api.faults.append(away)
+    writer, key = StatusWriter(cluster, {"Widget": KIND}, clock=lambda: clock[0]), Key("Widget", "a", "x")
+    writer.start()
+    for phase in ("Waiting", "Completed"):
+        writer.tell(key, "u", lambda told, phase=phase: replace(told, phase=phase), awaited=True)  # type: ignore[misc]
+        until(lambda: away.times < 1_000_000 and writer._pages[key].failures)
+    time.sleep(0.1)
+    assert away.times == 999_999
+    api.faults.clear()
+    writer.stop()
+    writer.join(300)
+
+
 def test_a_write_that_fails_is_repeated_and_one_for_another_object_is_not(
     api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

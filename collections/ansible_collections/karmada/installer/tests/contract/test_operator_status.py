@@ -21,9 +21,9 @@ from ansible_collections.karmada.installer.tests.unit.support.schema_judge impor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from karmada_operator import kinds
-from karmada_operator.executor import Ending
+from karmada_operator.executor import Ending, Outcome
 from karmada_operator.kinds import Lane
-from karmada_operator.orders import Operation, Order, Outcome
+from karmada_operator.orders import Operation, Order
 from karmada_operator.probes import Member
 from karmada_operator.status import Told, after, begun, composed
 from karmada_operator.status_writer import FIELD_MANAGER

@@ -11,8 +11,6 @@ import re
 from enum import StrEnum
 from typing import Any
 
-from ansible.utils.display import Display
-
 from ..redaction import shown
 
 #: Line that is out of date when what it waits for has come: it begins with the time and the limit, or says so.
@@ -69,9 +67,16 @@ def waited_for(displayed: str) -> str:
 
 def say(message: str) -> None:
     """Show a line of a step."""
-    Display().display(Said.by_step(message))
+    _display(Said.by_step(message))
 
 
 def say_report(lines: list[str]) -> None:
     """Show the report."""
-    Display().display(Said("\n".join(map(shown, lines)), Kind.REPORT))
+    _display(Said("\n".join(map(shown, lines)), Kind.REPORT))
+
+
+def _display(text: Said) -> None:
+    # The operator reads such lines without Ansible, whose settings take a tenth of a second to load.
+    from ansible.utils.display import Display  # noqa: PLC0415 - see above
+
+    Display().display(text)
