@@ -133,4 +133,9 @@ before:
   returned: for members on hosts
   type: str
   sample: ""
+stops:
+  description: Whether what ran as the member that is removed stops on its host after that.
+  returned: for members on hosts
+  type: bool
+  sample: false
 """

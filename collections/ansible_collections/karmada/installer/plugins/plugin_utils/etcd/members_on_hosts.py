@@ -34,7 +34,8 @@ class Turn:
     empty: there is nothing to do any more. ``member`` is the name of the one that the step is about, and ``identity``
     an ID that etcd is told. ``done``: the members are those of the document, by what they have just answered.
     ``follows``: after the step, the API server of this host is to use the member there, and ``before``: first, the API
-    server of this host has to answer, which did so earlier in this run; both empty if there is none.
+    server of this host has to answer, which did so earlier in this run; both empty if there is none. ``stops``: a
+    member that was removed stops on its host, which is reached.
     """
 
     step: str = ""
@@ -45,6 +46,7 @@ class Turn:
     done: bool = False
     follows: str = ""
     before: str = ""
+    stops: bool = False
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -121,9 +123,10 @@ def _turn(run: Run, found: Look, step: steps.Step | steps.Refusal | None) -> Tur
             return None
         case steps.Add(name):
             return Turn("added", _other_than(found, name), name)
-        case steps.Promote(name, identity) | steps.Remove(name, identity):
-            state = "promoted" if isinstance(step, steps.Promote) else "removed"
-            return Turn(state, _other_than(found, name), name, identity)
+        case steps.Promote(name, identity):
+            return Turn("promoted", _other_than(found, name), name, identity)
+        case steps.Remove(name, identity):
+            return Turn("removed", _other_than(found, name), name, identity, stops=_is_reached(run, name))
     return _turn_elsewhere(step)
 
 
@@ -141,11 +144,15 @@ def _turn_elsewhere(step: steps.Step | steps.Refusal | None) -> Turn:
 
 def _stop(run: Run, name: str) -> Turn | None:
     """Stop what ran for a member that is none any more. What cannot be reached is only forgotten."""
-    reachable = name in run.hosts or name in run.leaving
-    if reachable and not run.handover.observed(name).refusal:
+    if _is_reached(run, name):
         return Turn("stopped", name, name)
     forget(run, name)
     return None
+
+
+def _is_reached(run: Run, name: str) -> bool:
+    """Return whether the host of a member is known, and was looked at."""
+    return (name in run.hosts or name in run.leaving) and not run.handover.observed(name).refusal
 
 
 def _other_than(found: Look, name: str) -> str:

@@ -111,11 +111,13 @@ def test_each_step_with_members_of_etcd_is_taken_by_one_host_and_then_all_are_as
         turn("started", "cp3"),
         turn("promoted", "cp2"),
         turn("clients", ""),
+        {**turn("removed", "cp1"), "stops": True},
+        turn("removed", "cp1"),
         NO_STEP,
     ]
     # etcd cannot add it yet, and can then.
     adding = [{"changed": False, "later": "not yet"}, {"changed": True}]
-    answers = {"etcd_members next": decided, "etcd_change added": adding}
+    answers = {"etcd_members next": decided, "etcd_change added": adding, "etcd_change removed": {"changed": True}}
     output, steps = installed(tmp_path, configured, **answers)
     asked, noted = ["asked"] * len(NAMES), ["noted"] * len(NAMES)
     started = ["start cp3"]
@@ -129,6 +131,9 @@ def test_each_step_with_members_of_etcd_is_taken_by_one_host_and_then_all_are_as
         *(*asked, "decided", *noted, *started),
         *(*asked, "decided", *noted, "promoted cp2"),
         *(*asked, "decided", *noted, *following),
+        *(*asked, "decided", *noted, "removed cp1", "stopped cp3"),
+        # Nobody reaches that one.
+        *(*asked, "decided", *noted, "removed cp1"),
         *(*asked, "decided"),
     ], output
     (start, _again) = [each for each in given(steps, "host_components") if each.get("wait_for") == "running"]

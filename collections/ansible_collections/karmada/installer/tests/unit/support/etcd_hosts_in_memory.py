@@ -232,6 +232,8 @@ class HostsOfEtcd:
         if turn.step == "added":
             # Without another look between.
             self._take(run, Turn("started", turn.member, turn.member), wanted)
+        elif turn.stops:
+            self._take(run, Turn("stopped", turn.member, turn.member), wanted)
 
     def _look(self, _run: Run, _turn: Turn, _wanted: set[str]) -> None:
         """Nothing to take."""

@@ -55,6 +55,7 @@ NO_STEP = {
     "done": True,
     "follows": "",
     "before": "",
+    "stops": False,
 }
 RESULTS: dict[str, Any] = {
     "preflight": {"changed": False, "installed": True, "broken_members": BROKEN, "document_seen": {}},

@@ -135,4 +135,5 @@ def test_one_that_does_not_answer_is_restarted_first(installed: Installed) -> No
         "done": False,
         "follows": "",
         "before": "",
+        "stops": False,
     }
