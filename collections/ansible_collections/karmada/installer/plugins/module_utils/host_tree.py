@@ -37,6 +37,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +56,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.unit_health impo
 OWNER_KEY = "X-KarmadaOwner"
 #: Automatic restarts of a unit after which waiting any longer is pointless.
 RESTARTS_BEFORE_GIVING_UP = 5
+_ASKED_AT_ONCE = 16
 _RUNNING = ("active", "activating", "reloading")
 
 Tree = dict[str, Any]
@@ -109,13 +111,13 @@ def observed(system: System, tree: Tree) -> dict[str, dict[str, str]]:
     """Units of the tree that exist: the running program of each, and why it is unhealthy (empty if healthy)."""
     looked_at = [*tree["units"], *tree.get("watched", [])]
     present = units(system, [unit["name"] for unit in looked_at])
+    known = [unit for unit in looked_at if present[unit["name"]].known]
+    # At the same time: where an API server has lost its etcd, the answer of each takes seconds.
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as asking:
+        reasons = list(asking.map(lambda unit: _reason(unit, present[unit["name"]]), known))
     return {
-        unit["name"]: {
-            "program": system.program_of(present[unit["name"]].process),
-            "reason": _reason(unit, present[unit["name"]]),
-        }
-        for unit in looked_at
-        if present[unit["name"]].known
+        unit["name"]: {"program": system.program_of(present[unit["name"]].process), "reason": reason}
+        for unit, reason in zip(known, reasons)  # noqa: B905 - `strict` is newer than some hosts' Python
     }
 
 

@@ -81,6 +81,26 @@ def test_waiting_in_vain_says_which_unit_why_and_its_last_lines(host: Host, heal
         assert part in str(error.value)
 
 
+def test_units_are_asked_at_the_same_time_how_they_are(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=60)
+
+    def asked(health: dict[str, str]) -> str:
+        both.wait()
+        return f"{health['url']} hangs"
+
+    monkeypatch.setattr(host_tree, "reason_unhealthy", asked)
+    wanted = tree(url="http://127.0.0.1:1/readyz")
+    host_tree.converge(host, wanted)
+    (unit,) = wanted["units"]
+    other = {"name": f"other-{UNIT}", "health": {"url": "http://127.0.0.1:2/readyz", "authority": ""}}
+    host.loaded[other["name"]], host.running[other["name"]] = "", ""
+    found = host_tree.observed(host, {**wanted, "watched": [other, {"name": "absent.service", "health": None}]})
+    assert {name: each["reason"] for name, each in found.items()} == {
+        unit["name"]: "http://127.0.0.1:1/readyz hangs",
+        other["name"]: "http://127.0.0.1:2/readyz hangs",
+    }
+
+
 def test_waiting_for_units_to_run_asks_systemd_alone_and_fails_for_none(host: Host) -> None:
     wanted = tree(url="http://127.0.0.1:1/readyz")
     host_tree.converge(host, wanted)
