@@ -19,15 +19,12 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import etcd_configuration
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EtcdClient, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.health import Seen, assess
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.look import look
 from ansible_collections.karmada.installer.tests.contract import conftest
 from ansible_collections.karmada.installer.tests.contract.test_external_etcd import authority, leaf
 from ansible_collections.karmada.installer.tests.unit.support.moments import IN_VAIN_SECONDS, closed_port, until
-from ansible_collections.karmada.installer.tests.unit.support.samples import quickly_rendered
 
 #: The installed version; with all releases also the next minor, and the one before, which an external etcd may have.
 VERSIONS = ("v3.6.16", *(("v3.7.3", "v3.5.35") if os.environ.get("TEST_ALL_RELEASES") else ()))
@@ -204,25 +201,6 @@ def accepted_in_time(ask: Callable[[], object], code: int, words: str) -> float:
         else:
             return time.monotonic() - begun
     raise AssertionError("it was refused to the end")
-
-
-@pytest.mark.parametrize("on_record", [True, False])
-def test_members_that_start_with_data_at_once_wait_for_one_another_where_each_compares_it_first(
-    cluster: Cluster, version: str, *, on_record: bool
-) -> None:
-    if version.startswith("v3.5."):
-        pytest.skip("the gates came with 3.6, and an etcd of 3.5 is never ours")
-    cluster.voters(3).stop(*cluster.members)
-    layout = quickly_rendered({}).layout
-    (member, *_others) = layout.etcd_members
-    record = EtcdMemberState(member.name, "a1" if on_record else "")
-    ours = etcd_configuration.of_member(member, layout, token="t", existing=True, generation=1, extra={}, record=record)
-    cluster.gates = ours["feature-gates"]
-    cluster.start(*cluster.members, known=tuple(cluster.members), state="existing")
-    cluster.wait_for_health()
-    logs = [(each.directory / "etcd.log").read_text() for each in cluster.members]
-    assert all(("starting initial corruption check" in each) == on_record for each in logs)
-    assert any("failed hash kv request" in each for each in logs) == on_record
 
 
 def test_a_status_tells_all_that_the_report_shows(trio: Cluster, version: str) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import etcd_configuration
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import EtcdMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import raft_snapshot
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EtcdClient, EtcdError
@@ -24,7 +26,7 @@ from ansible_collections.karmada.installer.tests.contract.test_backup_snapshot i
 from ansible_collections.karmada.installer.tests.contract.test_etcd_members import VERSIONS, Cluster, Member
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
-from ansible_collections.karmada.installer.tests.unit.support.samples import rendered
+from ansible_collections.karmada.installer.tests.unit.support.samples import quickly_rendered, rendered
 
 BUMP = 10**9
 TOKEN = "0d6c2a35-new"
@@ -179,3 +181,23 @@ def test_its_pod_is_admitted_where_pods_may_do_least(api_server: ApiServer) -> N
         assert (status, answer.get("message")) == (201, None)
         (sidecar,) = answer["spec"]["initContainers"]
         assert sidecar["restartPolicy"] == "Always"
+
+
+@pytest.mark.parametrize("on_record", [True, False])
+@pytest.mark.parametrize("version", [each for each in VERSIONS if not each.startswith("v3.5.")])
+def test_members_that_start_with_data_at_once_wait_for_one_another_where_each_compares_it_first(
+    tmp_path: Path, version: str, *, on_record: bool
+) -> None:
+    layout = quickly_rendered({}).layout
+    (member, *_others) = layout.etcd_members
+    record = EtcdMemberState(member.name, "a1" if on_record else "")
+    ours = etcd_configuration.of_member(member, layout, token="t", existing=True, generation=1, extra={}, record=record)
+    with ExitStack() as stack:
+        cluster = Cluster(stack, tmp_path / "etcd", version).voters(3)
+        cluster.stop(*cluster.members)
+        cluster.gates = ours["feature-gates"]
+        cluster.start(*cluster.members, known=tuple(cluster.members), state="existing")
+        cluster.wait_for_health()
+        logs = [(each.directory / "etcd.log").read_text() for each in cluster.members]
+    assert all(("starting initial corruption check" in each) == on_record for each in logs)
+    assert any("failed hash kv request" in each for each in logs) == on_record

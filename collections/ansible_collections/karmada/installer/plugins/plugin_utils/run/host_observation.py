@@ -151,7 +151,7 @@ class HostObservation:
     files: Mapping[str, str] = field(default_factory=dict)
     #: programs that are unchanged since we installed them: path → SHA-256 in hex; ``host_observe``, ``host_programs``
     programs: Mapping[str, str] = field(default_factory=dict)
-    #: state that the host keeps; ``host_observe``, ``journal``
+    #: state that the host keeps; ``host_observe``, ``host_copy``
     stored: Kept = field(default_factory=Kept)
     #: whether anything there differs from its desired state; ``host_components``
     differs: bool = False

@@ -60,6 +60,7 @@ EVERY: dict[str, Any] = {
     "programs": {"/usr/local/lib/karmada/v1/etcd": "1" * 64},
     "stored": Kept(Stored(2, {"a": "YQ=="}, ("d" * 64,)), Stored(1, {"a": "Yg=="}), "told", has_lineage=True),
     "differs": True,
+    "balances": True,
     "lacking": {"/usr/local/lib/karmada/v1/etcd": Brought("2" * 64, "/cache/etcd")},
     "targets": (Target("m1", "https://192.0.2.9:6443", "192.0.2.9", 6443, tls=True),),
     "unreached": {"m1": Fault("refused", "by it")},
