@@ -58,14 +58,21 @@ def test_the_newest_is_written_once_in_a_while(api: StubApi, cluster: Cluster, m
     assert sum(path.startswith(f"/apis/{GROUP}/namespaces/a/widgets/x/status?") for _, path in api.requests) == 2
 
 
+def writer_of_one(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> tuple[StatusWriter, Key]:
+    """A writer for one object, which is there, with 100 s between two writes by this clock."""
+    monkeypatch.setattr(status_writer, "BETWEEN", 100.0)
+    api.put(PREFIX, widget("x", uid="u"))
+    return StatusWriter(cluster, {"Widget": KIND}, clock=lambda: clock[0]), Key("Widget", "a", "x")
+
+
 def test_steps_within_a_phase_leave_the_next_write_to_what_matters(
     api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of a run is not told seconds late because a task had begun just before it."""
-    monkeypatch.setattr(status_writer, "BETWEEN", 100.0)
     clock = [0.0]
-    api.put(PREFIX, widget("x", uid="u"))
-    writer, key = StatusWriter(cluster, {"Widget": KIND}, clock=lambda: clock[0]), Key("Widget", "a", "x")
+    writer, key = writer_of_one(api, cluster, monkeypatch, clock)
 
     def step(name: str, phase: str = "") -> None:
         writer.tell(key, "u", lambda told: at_task(told, Task("P", "r", name, phase)), passing=True)
@@ -109,10 +116,8 @@ def test_the_end_of_a_run_is_told_at_once_and_what_follows_it_is_later_for_that(
     api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its last phases begin a second before it, and each is a write."""
-    monkeypatch.setattr(status_writer, "BETWEEN", 100.0)
     clock = [0.0]
-    api.put(PREFIX, widget("x", uid="u"))
-    writer, key = StatusWriter(cluster, {"Widget": KIND}, clock=lambda: clock[0]), Key("Widget", "a", "x")
+    writer, key = writer_of_one(api, cluster, monkeypatch, clock)
 
     def at(moment: float, shown: str, phase: str = "", *, awaited: bool = False) -> None:
         clock[0] = moment
