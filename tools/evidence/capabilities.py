@@ -139,6 +139,10 @@ CAPABILITIES = (
             _can("A control plane moves from pods to a plain host: members in both modes follow, and what they run "
                  "keeps its UIDs; what is started by hand at the place it left writes to no member", "hosts_move:host"),
             _can("And from a plain host back to pods", "hosts_move:pods"),
+            _can("Three hosts that are lost for good: others take over from a backup, members in both modes follow; "
+                 "the lost ones write to no member when they come back", "hosts_move:lost"),
+            _can("New machines under the names and addresses of lost hosts: of all, which take over from a backup, and "
+                 "of two of three, which get what the third has", "hosts_move:renewed"),
             _can("Loss of power, reboots, full disks and lost connections lose no acknowledged write",
                  "hosts_faults", "hosts_etcd_below_pods"),
             _can("A host whose root lies has no power over other hosts or the machine with Ansible", "hosts_hostile"),

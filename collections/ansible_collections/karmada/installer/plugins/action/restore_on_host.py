@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -99,6 +100,9 @@ class ActionModule(HostFileAction):
             return {"changed": False}
         run, folder = self.karmada, on_hosts.folder(self.karmada, self.host_name)
         file, size = Path(snapshot["file"]), int(snapshot["size"])
+        place = self._place_made()
+        if place.get("failed"):
+            return place
         found = self.on_host(
             "_host_restore",
             state="expected",
@@ -130,7 +134,16 @@ class ActionModule(HostFileAction):
             self._absent()
             return found
         self.note(restore={**self.seen.restore, "made": new.generation})
-        return {"changed": True, "changes": [f"created {folder}"]}
+        return {"changed": True, "changes": [*place["changes"], f"created {folder}"]}
+
+    def _place_made(self) -> dict[str, Any]:
+        """Have etcd's user and its folders here, which a machine lacks that is new under the name of a lost one.
+
+        Nothing else of etcd comes before the data: a unit would start without it.
+        """
+        instance, etcd = self.karmada.instance, self.view.tree([ETCD.name])
+        tree = {**units.merged([], instance.owner), **{part: etcd[part] for part in ("users", "directories")}}
+        return self.on_host("_host_tree", tree=json.dumps(tree), state="present", wait_for="none")
 
     def _copied(self) -> dict[str, Any]:
         """Have a copy of the data of the member here, and a snapshot made of it; the copy goes there at once."""

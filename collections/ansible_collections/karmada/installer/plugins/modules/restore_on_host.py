@@ -24,7 +24,9 @@ options:
         V(seen) notes which components run, how the member of etcd is, whether the folder of the new data is there, and,
         where API servers are to refuse agents, how the one of this host answers a certificate like those of agents;
         where members are held after the release of a part, whether it refuses Works of theirs.
-      - V(made) makes the data out of O(snapshot).
+      - >-
+        V(made) makes the data out of O(snapshot), and before it the user and the folders of etcd on a machine that is
+        new under the name of a lost host.
       - >-
         V(copied) copies the data of the member, which has survived where most others are lost, has the copy here, and
         starts it here once, without all others, for a snapshot of it. Nothing of it stays on the host.
@@ -62,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: The folder that was made, those that were removed, or the units that were restarted.
+  description: What was made, the folders that were removed, or the units that were restarted.
   returned: success
   type: list
   elements: str

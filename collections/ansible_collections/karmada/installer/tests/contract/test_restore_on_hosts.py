@@ -12,24 +12,22 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.action import restore_on_host
 from ansible_collections.karmada.installer.plugins.module_utils import (
     etcd_member,
     host_lock,
     host_restore,
     host_snapshot,
+    host_tree,
 )
-from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
-from ansible_collections.karmada.installer.plugins.modules import _host_restore as module
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.tools import ETCDUTL
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import take, verification, workplace
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import COUNTED
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RELEASED, RestoreState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import EtcdMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
@@ -39,12 +37,11 @@ from ansible_collections.karmada.installer.tests.contract.test_backup_snapshot i
 from ansible_collections.karmada.installer.tests.contract.test_etcd_members import VERSIONS, Cluster
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.host_tree import Host
+from ansible_collections.karmada.installer.tests.unit.support.restore_steps import HOLDER, performed
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, remembered, seen
-from ansible_collections.karmada.installer.tests.unit.support.tasks import task
 
 #: Hosts with a member, in the order of the members.
 HOSTS = ("cp1", "etcd1", "etcd2")
-HOLDER = "me@here"
 PKI = "/etc/karmada/prod/etcd/pki/server"
 BUMP = 10**9
 FORMER = EtcdState(
@@ -84,15 +81,16 @@ class Site:
         run = self.runs.step(holder=HOLDER)
         self.program = units.program(run.instance, ETCDUTL)
         for name, host in self.hosts.items():
-            for path in (PKI, str(Path(self.program).parent), str(Path(on_hosts.folder(run, name)).parent)):
-                host.path(path).mkdir(parents=True)
+            host.path("/var/lib").mkdir(parents=True)
+            etcd_of_host = run.on_host(name).tree([ETCD.name])
+            place = {part: etcd_of_host[part] for part in ("users", "directories")}
+            host_tree.converge(host, {**units.merged([], run.instance.owner), **place})
+            host.path(self.program).parent.mkdir(parents=True)
             for file, content in etcd._files.items():
                 (host.path(PKI) / file).write_bytes(content)
             shutil.copyfile(programs(etcd.version).etcdutl, host.path(self.program))
             host.path(self.program).chmod(0o755)
             host_lock.take(host, "prod", HOLDER)
-            for user in ("root", units.user_name(run.instance, restore_on_host.ETCD)):
-                host.users[user] = ""
         monkeypatch.setattr(on_hosts, "member", self.member)
 
     def member(self, _run: Any, name: str) -> EtcdMember:
@@ -102,28 +100,7 @@ class Site:
 
     def on(self, name: str, state: str, **told: Any) -> dict[str, Any]:
         """Result of a step on a host."""
-        step: Any = restore_on_host.ActionModule.__new__(restore_on_host.ActionModule)
-        step.karmada, step.variables = self.runs.step(holder=HOLDER), {"inventory_hostname": name}
-        step._task = task("step")
-        step._play_context = SimpleNamespace(remote_user="root")
-        step._connection = SimpleNamespace(
-            get_option=lambda _name: None,
-            put_file=lambda local, remote: shutil.copyfile(local, self.hosts[name].path(remote)),
-            fetch_file=lambda remote, local: shutil.copyfile(self.hosts[name].path(remote), local),
-        )
-
-        def execute(*, module_name: str, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
-            del module_name, task_vars
-            plain = {"units": [], "folder": "", "url": "", "flags": [], "member": {}, "admission": {}, **module_args}
-            try:
-                told = module._perform(self.hosts[name], plain, False)
-                return {"changed": module.wanted_change(plain["state"], False, told), **told}
-            except HostError as error:
-                return {"failed": True, "msg": str(error)}
-
-        step._execute_module = execute
-        found: dict[str, Any] = step.perform({"state": state, "snapshot": {}, **told})
-        return found
+        return performed(self.runs, self.hosts[name], name, state, **told)
 
     def made(self, name: str) -> dict[str, Any]:
         digest = verification.check(self.snapshot, "here")

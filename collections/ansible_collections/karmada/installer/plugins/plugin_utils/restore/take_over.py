@@ -34,6 +34,7 @@ from ..components.table import ETCD_CA
 from ..etcd import external
 from ..members.broken import BrokenMember
 from ..problems import Problem, ProblemsError, Reason
+from ..render import load_balancer
 from ..run.run import Run
 from . import beginning, check, etcd_checks
 from .check import Asked, Chosen, Live
@@ -137,6 +138,8 @@ class TakingOver:
         if strangers := sorted(set(then.members) - run.spec.member_by_name.keys()):
             what = f"the document does not list {', '.join(strangers)}: an install after the release lets them leave"
             run.tell(Problem.warning(what, Reason.MEMBER_LEAVING, "spec.members"))
+        if not planned and (shared := _shared_address(then, run.spec)):
+            run.tell(shared)
         run.say(f"taking {taken.source} over from {chosen.record.name}. What is lost: {'; '.join(told)}")
         return chosen
 
@@ -253,6 +256,23 @@ def refuse_undo(state: State | None, where: str) -> None:
     what = "there was nothing here before it was taken over"
     remedy = "remove it with karmada.installer.uninstall, which leaves its members as they are"
     raise ProblemsError(Problem(what, where, remedy, reason=Reason.RESTORE_IMPOSSIBLE))
+
+
+def _shared_address(then: State, here: Spec) -> Problem | None:
+    """Warning of a virtual IP that hosts of the lost place put on themselves again as soon as they start; else None."""
+    before = Spec(then.document["spec"]) if then.document is not None else None
+    if before is None or not load_balancer.is_wanted(before) or not load_balancer.is_wanted(here):
+        return None
+    address = load_balancer.virtual_ip(here)
+    if load_balancer.virtual_ip(before) != address:
+        return None
+    what = (
+        f"{address} is the virtual IP of the lost place, too: hosts of it that come back take that address as well, "
+        "and whoever uses it, agents of members in mode Pull included, may reach either place"
+    )
+    remedy = "choose another address here, or see to it that none of those hosts ever starts with the disk that it had"
+    told = Problem.warning(what, Reason.ADDRESS_IN_USE, "spec.endpoint.virtualIP.address")
+    return replace(told, remedy=remedy)
 
 
 def _place(then: State, chosen: Chosen) -> str:

@@ -202,6 +202,8 @@ def choose(kept: Mapping[str, Kept], hosts: Mapping[str, Host], instance: str) -
     if not agreed and all(each.is_first for each in kept.values()):
         # Runs ended, perhaps repeatedly, while they distributed a first state: nothing had begun.
         return Stored()
+    if not agreed and not copies:
+        raise ProblemsError(_no_copy(kept, instance))
     if not agreed:
         raise ProblemsError(_disagreement(kept, instance))
     chosen = max(agreed, key=lambda copy: (copy.serial, len(copy.lineage)))
@@ -219,6 +221,20 @@ def _misplaced(name: str, kept: Kept, instance: str) -> Problem:
         remedy=f"if nothing was installed here before, find out who has put it there, and remove {STATE_FOLDER}/"
         f"{instance} there; if it had the role before, give it back beside the new hosts, install, and take it away "
         "with the next run",
+        reason=Reason.INVALID_STATE,
+    )
+
+
+def _no_copy(kept: Mapping[str, Kept], instance: str) -> Problem:
+    """Problem of hosts that only know which state there was: all that had a copy are lost, or are not listed."""
+    names = ", ".join(sorted(kept))
+    return Problem(
+        what=f"no host has a copy of the installer's state, and some know that there is one ({_serials(kept)}): those "
+        f"with the role {CONTROL_PLANE_ROLE} that had it are not listed, are new, or were emptied",
+        where="hosts",
+        remedy=f"list those that have it; if all of them are lost, a backup has it: remove {STATE_FOLDER}/{instance} "
+        f"from {names} to take the control plane over from that, or, if etcd has its data, put the state of the "
+        "backup back on the hosts with the role",
         reason=Reason.INVALID_STATE,
     )
 

@@ -219,14 +219,31 @@ def test_a_moved_role_is_taken_away_in_two_runs() -> None:
             {"cp1": keeper(SECOND), **{name: keeper(forged(99)) for name in ("etcd1", "etcd2", "etcd3")}},
             id="all that only store",
         ),
-        pytest.param(
-            {"cp1": {}, "etcd1": witness(FOLLOWING), "etcd2": witness(FOLLOWING)}, id="of one that nobody has a copy of"
-        ),
     ],
 )
 def test_hosts_without_an_api_server_bring_in_no_state_beside_one_with_it(hosts: dict[str, Object]) -> None:
     with pytest.raises(ProblemsError, match="no more than half agree on any"):
         chosen(hosts)
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        pytest.param({"cp1": {}, "etcd1": witness(FOLLOWING), "etcd2": witness(FOLLOWING)}, id="two that store"),
+        pytest.param({"cp4": {}, "cp5": {}, "cp6": {}, "lb1": witness(THIRD)}, id="one that balances, beside others"),
+        pytest.param({"cp1": witness(THIRD), "cp2": {}}, id="one that has got the role"),
+    ],
+)
+def test_where_all_copies_are_lost_that_is_told_and_where_there_is_another(hosts: dict[str, Object]) -> None:
+    with pytest.raises(ProblemsError) as caught:
+        chosen(hosts)
+    (problem,) = caught.value.problems
+    there = ", ".join(sorted(name for name, each in hosts.items() if each))
+    assert "no host has a copy of the installer's state" in problem.what
+    assert there in problem.what
+    assert f"remove /var/lib/karmada-installer/prod from {there} to take the control plane over" in problem.remedy
+    # As it says: nothing is there then, and a backup can be taken over.
+    assert chosen({name: {} for name in hosts}) == Stored()
 
 
 def test_a_copy_without_a_serial_is_none() -> None:
