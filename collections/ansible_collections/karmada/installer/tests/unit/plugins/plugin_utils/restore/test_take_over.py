@@ -30,7 +30,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.movin
     HandOverState,
     TakeOverState,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import LastBackup, RestoreState, State
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     CLIENT_SIGNING_CA,
@@ -42,12 +41,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedul
 from ansible_collections.karmada.installer.plugins.plugin_utils.labels import OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import (
-    Problem,
-    ProblemsError,
-    Reason,
-    Severity,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
     beginning,
     check,
@@ -425,45 +419,6 @@ def test_the_first_state_of_the_place_is_that_of_the_backup_and_no_other_one_is_
     assert taking(again).goes_on()
     with pytest.raises(ProblemsError, match="is meant now"):
         taking(again, confirm="prod-20260101t000000z-000000").goes_on()
-
-
-def virtual(address: str) -> dict[str, Any]:
-    return samples.document(
-        {
-            "mode": "Binary",
-            "hosts": [{"name": "cp1", "address": "192.0.2.1"}],
-            "endpoint": {"type": "VirtualIP", "virtualIP": {"address": address}},
-        }
-    )
-
-
-def told_of(before: Any, here: Any) -> list[Problem]:
-    """Warning of an address that both places have."""
-    found = take_over._shared_address(replace(THERE, document=before), Spec(here["spec"]))
-    return [found] if found else []
-
-
-def test_a_virtual_ip_that_hosts_of_a_lost_place_would_take_again_is_told() -> None:
-    (told,) = told_of(virtual("192.0.2.100"), virtual("192.0.2.100"))
-    assert (told.reason, told.severity) == (Reason.ADDRESS_IN_USE, Severity.WARNING)
-    assert "192.0.2.100 is the virtual IP of the lost place, too" in told.what
-    assert "choose another address here" in told.remedy
-    assert told_of(virtual("192.0.2.100"), virtual("192.0.2.101")) == []
-    assert told_of(None, virtual("192.0.2.100")) == []
-    assert told_of(samples.document(), virtual("192.0.2.100")) == []
-
-
-@pytest.mark.parametrize("left", [THERE.handed_over, None])
-def test_it_is_told_before_anything_is_made_and_not_of_a_place_that_was_left(
-    place: Run, monkeypatch: pytest.MonkeyPatch, left: HandOverState | None
-) -> None:
-    shared = Problem.warning("both have it", Reason.ADDRESS_IN_USE)
-    monkeypatch.setattr(take_over, "_shared_address", lambda *_: shared)
-    told: list[Problem] = []
-    monkeypatch.setattr(place, "tell", told.append)
-    monkeypatch.setattr(verify, "state_of", lambda *_: replace(THERE, backup_key=KEY, handed_over=left))
-    taking(place, take_over="prod").judge()
-    assert (shared in told) == (left is None)
 
 
 # -- revisions that clients of the other place have seen ---------------------------------------------------------------

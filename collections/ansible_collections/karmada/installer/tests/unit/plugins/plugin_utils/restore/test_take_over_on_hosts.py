@@ -14,12 +14,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup import re
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series as backup_series
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import verify
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim, HandOverState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, means_of_place
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, means_of_place, take_over
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.take_over import TakingOver
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -34,6 +35,7 @@ from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.resto
 )
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore.test_take_over import THERE as TAKEN
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import HOSTS, Runs, deployment, seen
+from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 #: Where it was: on other hosts, and on hosts with the names and addresses that those here have.
 OTHERS = [{"name": f"h{number}", "address": f"192.0.2.2{number}"} for number in (1, 2, 3)]
@@ -112,3 +114,39 @@ def test_it_is_not_taken_for_lost_before_somebody_says_so(
     assert [each.reason for each in refused.value.problems] == [Reason.CONFIRMATION_REQUIRED]
     assert runs.handover.stored is None
     assert runs.step(operation="restore").stored_state is None
+
+
+# -- an address that hosts of the lost place take again ----------------------------------------------------------------
+
+
+def virtual(address: str) -> dict[str, Any]:
+    return deployment(endpoint={"type": "VirtualIP", "virtualIP": {"address": address}})
+
+
+def told_of(before: Any, here: Any) -> list[Problem]:
+    """Warning of an address that both places have."""
+    found = take_over._shared_address(replace(TAKEN, document=before), Spec(here["spec"]))
+    return [found] if found else []
+
+
+def test_a_virtual_ip_that_hosts_of_a_lost_place_would_take_again_is_told() -> None:
+    (told,) = told_of(virtual("192.0.2.100"), virtual("192.0.2.100"))
+    assert (told.reason, told.severity) == (Reason.ADDRESS_IN_USE, Severity.WARNING)
+    assert "192.0.2.100 is the virtual IP of the lost place, too" in told.what
+    assert "choose another address here" in told.remedy
+    assert told_of(virtual("192.0.2.100"), virtual("192.0.2.101")) == []
+    assert told_of(None, virtual("192.0.2.100")) == []
+    assert told_of(document(), virtual("192.0.2.100")) == []
+
+
+@pytest.mark.parametrize("left", [TAKEN.handed_over, None])
+def test_it_is_told_before_anything_is_made_and_not_of_a_place_that_was_left(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, left: HandOverState | None
+) -> None:
+    shared = Problem.warning("both have it", Reason.ADDRESS_IN_USE)
+    monkeypatch.setattr(take_over, "_shared_address", lambda *_: shared)
+    told: list[Problem] = []
+    monkeypatch.setattr(Run, "tell", lambda _self, problem: told.append(problem))
+    monkeypatch.setattr(verify, "state_of", lambda *_: replace(lost(OTHERS), handed_over=left))
+    adopted(runs, take_over="prod")
+    assert (shared in told) == (left is None)
