@@ -2,7 +2,7 @@
 """Members of a real etcd that are killed at once, or lose their data, and start again in any order.
 
 Members start as ours do: each names nobody but itself, as a member of an etcd that exists. ETCD_LOSSES=N has so many
-rounds of each loss, of which the order and the moments are drawn from a seed that is printed; LOSSES_SEED=N repeats them.
+rounds of each loss. Order and moments are drawn from a seed that is printed; LOSSES_SEED=N repeats them.
 """
 
 from __future__ import annotations
