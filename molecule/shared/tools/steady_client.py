@@ -83,7 +83,7 @@ class Failure:
     reason: str
 
     def was_dropped_at(self, handed_over: Iterable[float]) -> bool:
-        """Whether etcd dropped it while the lead was handed over at one of these times."""
+        """Judgement that etcd dropped it while the lead was handed over, which happened at these times."""
         first, last = self.began - LONGEST_HAND_OVER, self.ended + LONGEST_HAND_OVER
         return bool(DROPPED.search(self.reason)) and any(first <= at <= last for at in handed_over)
 
