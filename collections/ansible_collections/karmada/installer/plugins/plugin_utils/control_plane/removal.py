@@ -87,7 +87,6 @@ def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Chan
         # An API server without its etcd takes half a minute to give up; with an external one it would go on to write.
         left = _ours(run, _DEPLOYMENT)
         told = {Ref.of(each) for each in left if each["metadata"].get("deletionTimestamp")}
-        _end_stopping_api_servers(run)
         deleted = delete_ours(run, run.host_cluster, left, timeout, propagation="Foreground")
         changes = [each for each in deleted if each.ref not in told]
     changes += delete_ours(run, run.host_cluster, _ours(run, _STATEFUL_SET), timeout, propagation="Foreground")
@@ -100,19 +99,6 @@ def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Chan
         changes += delete_ours(run, run.host_cluster, _claims(run), timeout)
         changes += _remove_host_volumes(run, timeout)
     return changes
-
-
-def _end_stopping_api_servers(run: Run) -> None:
-    """Delete pods of the API server that are stopping once more, with a second in place of the time they were given.
-
-    They answer for some seconds yet, so that clients find another one, and here nobody is to be served any more. One
-    that is not stopping would come back: its ReplicaSet is deleted a moment later.
-    """
-    selector = run.instance.pod_selector(KARMADA_APISERVER.name)
-    for pod in run.host_cluster.list("v1", "Pod", run.namespace, labels=selector):
-        metadata = pod["metadata"]
-        if metadata.get("deletionTimestamp"):
-            run.host_cluster.delete("v1", "Pod", metadata["name"], run.namespace, uid=metadata["uid"], grace_seconds=1)
 
 
 def _claims(run: Run) -> list[Object]:

@@ -153,29 +153,6 @@ def test_members_are_cleaned_while_the_api_server_stops_and_etcd_waits_for_it(mo
     assert left(run.host_cluster) == set()
 
 
-def test_of_an_api_server_that_is_stopping_the_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = installed()
-    labels = run.instance.selector("karmada-apiserver")
-    stopping, other = thing("Pod", "stopping", labels), thing("Pod", "serving", labels)
-    stopping["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    etcd = thing("Pod", "prod-etcd-0", run.instance.selector("etcd"))
-    etcd["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    for each in (stopping, other, etcd):
-        run.host_cluster.put(each)  # type: ignore[attr-defined]
-    ended, deletes = list[tuple[str, Any]](), run.host_cluster.delete
-
-    def delete(version: str, kind: str, name: str, *rest: Any, **options: Any) -> bool:
-        if kind == "Pod":
-            ended.append((name, options["grace_seconds"]))
-        return deletes(version, kind, name, *rest, **options)
-
-    monkeypatch.setattr(run.host_cluster, "delete", delete)
-    removal.stop_components(run, 5.0)
-    assert ended == []
-    removal.remove_control_plane(run, 5.0)
-    assert ended == [("stopping", 1)]
-
-
 def test_nothing_outlives_an_etcd_on_plain_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes right after the members, and the rest of the control plane later."""
     run = installed()
