@@ -140,8 +140,11 @@ def test_the_way_back_that_is_killed_at_any_change_is_gone_on_with(
         assert_undisturbed(here)
 
 
-def test_half_of_the_data_is_not_used_and_not_deleted(world: World) -> None:
+def test_half_of_the_data_is_not_used_and_not_deleted(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for killed_after in itertools.count():
+        world = make(monkeypatch, tmp_path)
         take_steps(world, Goal.QUARANTINE, killed_after)
         if "half" in world.machines["etcd1"].folders.values():
             break
