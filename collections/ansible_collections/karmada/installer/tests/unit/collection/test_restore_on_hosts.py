@@ -314,6 +314,8 @@ def test_above_hosts_members_of_etcd_are_worked_on_there_and_the_stages_taken_on
     ]
     (stopped,) = {json.dumps(given) for name, _host, given in steps if name == "host_components"}
     assert json.loads(stopped)["components"] == ["etcd"], "none of their hosts has an API server"
+    configured = [host for name, host, _given in steps if name == "host_components"]
+    assert len(configured) == 2 * len(HOSTS), "once to stop, and once when members have their votes"
     stages = [(host, given.get("components", ())) for name, host, given in steps if name == "workloads"]
     assert {host for host, _components in stages} == {"karmada_control"}
     assert [components for _host, components in stages].count(["karmada-apiserver"]) == 1
