@@ -142,6 +142,8 @@ CAPABILITIES = (
                  "contract", "unit"),
             _can("Restores on plain hosts, as of one in pods: what is held stays away after a boot, too; nothing of a "
                  "snapshot stays on a host; old data goes by name only", "hosts_restore", "contract", "unit"),
+            _can("Restores of etcd on plain hosts below a control plane in pods: killed, undone, released in parts",
+                 "hosts_etcd_below_pods:restore", "unit"),
             _can("A control plane moves from pods to a plain host: members in both modes follow, and what they run "
                  "keeps its UIDs; what is started by hand at the place it left writes to no member", "hosts_move:host"),
             _can("And from a plain host back to pods", "hosts_move:pods"),

@@ -57,6 +57,8 @@ TABLE = f"{JSON};as=Table;g=meta.k8s.io;v=v1"
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA = f"{METADATA_ONLY},{JSON}"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+#: All resources in one document, those of aggregated APIs included. A server without it answers with groups only.
+DISCOVERY = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,{JSON}"
 
 POOL = 32
 CONNECT_SECONDS = 10.0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import socket
 import threading
 import time
@@ -21,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import 
 from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.moments import closed_port
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
+from ansible_collections.karmada.installer.tests.unit.support.web_server import WebServer, files
 
 TOKEN = "t0ps3cret"
 
@@ -52,6 +54,35 @@ def test_apply_asks_for_strict_validation_and_our_field_manager(cluster: Cluster
     path = api.requests[0][1]
     for part in ("fieldManager=karmada-installer", "force=true", "fieldValidation=Strict", "dryRun=All"):
         assert part in path
+
+
+@pytest.mark.parametrize(
+    ("answer", "unread"),
+    [
+        ({"kind": "APIGroupList", "groups": [{"name": "apps"}]}, set()),
+        (
+            {
+                "items": [
+                    {"metadata": {"name": "apps"}, "versions": [{"version": "v1", "freshness": "Current"}]},
+                    {
+                        "metadata": {"name": "a.io"},
+                        "versions": [
+                            {"version": "v2", "freshness": "Current"},
+                            {"version": "v1", "freshness": "Stale"},
+                        ],
+                    },
+                ]
+            },
+            {"a.io/v1"},
+        ),
+    ],
+)
+def test_a_server_says_which_resources_it_has_not_read(answer: dict[str, Any], unread: set[str]) -> None:
+    with WebServer(files({"/apis": json.dumps(answer).encode()}), tls=False) as server:
+        cluster = Cluster(from_parts(server.url, ca_pem=None, token=TOKEN))
+        assert cluster.unread_versions() == unread
+        cluster.close()
+    assert "as=APIGroupDiscoveryList" in server.requests[-1].headers["Accept"]
 
 
 def test_lists_are_paged_and_their_items_complete(cluster: Cluster, api: StubApi) -> None:
