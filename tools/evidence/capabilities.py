@@ -46,7 +46,13 @@ CAPABILITIES = (
             _can("etcd in directories of nodes; a member that is deleted comes back to its data",
                  "pods_etcd_storage"),
             _can("Members of etcd come, go and are replaced while the control plane serves; one is killed or cut off, "
-                 "and nothing that was acknowledged is lost", "pods_etcd_members"),
+                 "and nothing that was acknowledged is lost", "pods_etcd_members:changes"),
+            _can("From one member to three, five, three and one, five times, while somebody writes; no write fails",
+                 "pods_etcd_members:rounds", "hosts_etcd_members:rounds"),
+            _can("Members come and go, and make room, with 100 MB in each", "pods_etcd_members:large",
+                 "hosts_etcd_members:large"),
+            _can("All members killed at once, or the data of most of them lost: started in any order, nothing that was "
+                 "acknowledged is lost, and none begins an etcd of its own", "contract"),
             _can("An etcd that a flood of writes has filled gets room by one command, and loses nothing",
                  "pods_etcd_room"),
             _can("Backups on a schedule, each restored on trial before it counts, encrypted, in a directory or in S3; "
@@ -125,7 +131,7 @@ CAPABILITIES = (
             _can("Members that register themselves", "hosts_variants:members"),
             _can("Hosts come and go, and lose roles; every port can be chosen", "hosts_change"),
             _can("Members of etcd come, go, are replaced and restarted on plain hosts while the control plane serves",
-                 "hosts_etcd_members"),
+                 "hosts_etcd_members:changes"),
             _can("Another patch and another minor of etcd on plain hosts, member by member, while somebody writes",
                  "hosts_variants:etcd_versions"),
             _can("etcd on plain hosts below a control plane in pods", "hosts_etcd_below_pods"),
@@ -136,6 +142,8 @@ CAPABILITIES = (
                  "contract", "unit"),
             _can("Restores on plain hosts, as of one in pods: what is held stays away after a boot, too; nothing of a "
                  "snapshot stays on a host; old data goes by name only", "hosts_restore", "contract", "unit"),
+            _can("Restores of etcd on plain hosts below a control plane in pods: killed, undone, released in parts",
+                 "hosts_etcd_below_pods:restore", "unit"),
             _can("A control plane moves from pods to a plain host: members in both modes follow, and what they run "
                  "keeps its UIDs; what is started by hand at the place it left writes to no member", "hosts_move:host"),
             _can("And from a plain host back to pods", "hosts_move:pods"),

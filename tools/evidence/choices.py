@@ -23,6 +23,7 @@ THOROUGH = {
     "contract": {
         "AWX_TEMPLATES": "all",
         "DRIFT_WORKS": "1000",
+        "ETCD_LOSSES": "20",
         "INVENTORY_CONTROL_PLANES": "100",
         "TEST_ALL_RELEASES": "true",
         "TEST_NAVIGATOR": "true",

@@ -173,8 +173,8 @@ def test_thorough_checks_are_what_all_scenarios_are_run_with(all_choices):
 
 def test_parts_of_a_scenario_are_those_that_it_can_run(all_choices):
     assert {name for name, each in all_choices.items() if each.parts} == {
-        "hosts_etcd_below_pods", "hosts_faults", "hosts_move", "hosts_variants", "members_change", "pods_ip_families",
-        "pods_uninstall",
+        "hosts_etcd_below_pods", "hosts_etcd_members", "hosts_faults", "hosts_move", "hosts_variants", "members_change",
+        "pods_etcd_members", "pods_ip_families", "pods_uninstall",
     }  # fmt: skip
     for name, each in all_choices.items():
         folder = program.ROOT / "molecule" / name

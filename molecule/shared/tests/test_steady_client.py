@@ -7,6 +7,7 @@ import http.client
 import json
 import threading
 import time
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -250,15 +251,61 @@ def test_a_figure_has_the_size_of_the_database(server):
     assert steady_client.Api(upstream, steady_client.Record()).database_size() is None
 
 
-def test_of_pardoned_failures_there_may_be_two():
-    def judged(*failures):
-        found = {"acknowledged": 1, "lost": [], "missing": [], "failed": len(failures), "failures": list(failures)}
-        return bool(steady_client.broken(found, None, no_failures=True, pardon="proposal dropped"))
+DROPPED = "500 raft proposal dropped"
+PASSED_ON = "500 etcdserver: request timed out"
+PASSED_ON_BY_THE_NEXT = f"{PASSED_ON}, possibly due to previous leader failure"
+TAKEN_OVER_AT_5 = [5.0]
 
-    assert [judged(), judged("500 raft proposal dropped"), judged(*["proposal dropped"] * 2)] == [False] * 3
-    assert [judged(*["proposal dropped"] * 3), judged("proposal dropped", "timed out"), judged("timed out")] == [
-        True
-    ] * 3
+
+def _judged(*failures, taken_over=TAKEN_OVER_AT_5):
+    """What is told of writes that failed: when each began and ended, and its reason."""
+    names = ("began", "ended", "reason")
+    found = {"acknowledged": 1, "lost": [], "missing": [], "failed": len(failures)}
+    found["failures"] = [dict(zip(names, failure, strict=True)) for failure in failures]
+    return steady_client.broken(found, None, no_failures=True, lead_taken_over=taken_over)
+
+
+@pytest.mark.parametrize(
+    "failures",
+    [
+        [],
+        [(4.9, 4.91, DROPPED)],
+        [(4.9, 11.9, PASSED_ON)],
+        [(4.9, 11.9, PASSED_ON_BY_THE_NEXT)],
+        [(4.9, 4.91, DROPPED), (4.95, 11.95, PASSED_ON)],
+    ],
+    ids=["none", "dropped by the leader", "passed on to it", "passed on to it by the one that leads then", "two"],
+)
+def test_writes_that_were_under_way_when_the_lead_was_handed_over_are_pardoned(failures):
+    assert _judged(*failures) == []
+
+
+@pytest.mark.parametrize(
+    ("failures", "taken_over"),
+    [
+        ([(4.9, 4.91, DROPPED)] * 3, TAKEN_OVER_AT_5),
+        ([(4.9, 4.91, DROPPED)], []),
+        ([(3.0, 3.9, DROPPED)], TAKEN_OVER_AT_5),
+        ([(6.1, 13.1, PASSED_ON)], TAKEN_OVER_AT_5),
+        ([(3.9, 10.9, PASSED_ON)], TAKEN_OVER_AT_5),
+        ([(4.9, 11.9, f"{PASSED_ON}, possibly due to connection lost")], TAKEN_OVER_AT_5),
+        ([(4.9, 4.91, DROPPED), (4.9, 5.0, "503 dark")], TAKEN_OVER_AT_5),
+    ],
+    ids=["three", "nobody took it over", "before", "after", "after it began", "another reason", "one of them"],
+)
+def test_no_other_failure_is_pardoned(failures, taken_over):
+    assert [each.split(" requests")[0] for each in _judged(*failures, taken_over=taken_over)] == [str(len(failures))]
+
+
+def test_who_took_the_lead_over_is_in_the_log_of_that_member():
+    told = [
+        "fd42 [term 2] received MsgTimeoutNow from 8211 and starts an election to get leadership.",
+        "fd42 is starting a new election at term 3",
+        "raft.node: fd42 lost leader 8211 at term 3",
+    ]
+    lines = [json.dumps({"ts": f"2026-01-01T02:00:0{at}.250000Z", "msg": each}) for at, each in enumerate(told, 1)]
+    began_at = datetime(2026, 1, 1, 2, tzinfo=UTC).timestamp()
+    assert steady_client.lead_taken_over("\n".join(["Started etcd.", *lines]), began_at) == [1.25]
 
 
 def test_a_pause_is_between_two_answers():

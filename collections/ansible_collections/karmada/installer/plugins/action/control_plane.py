@@ -9,7 +9,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
     KARMADA_AGGREGATED_APISERVER,
     KARMADA_WEBHOOK,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import probes, stages
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import (
+    aggregated_discovery,
+    probes,
+    stages,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref, diff
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import wait_until
@@ -52,6 +56,7 @@ class ActionModule(KarmadaAction):
         if stage == "aggregation":
             servers = run.servers(KARMADA_AGGREGATED_APISERVER.name)
             probes.aggregated_api_answers(run.control_plane, timeout, run.say, servers)
+            changes += aggregated_discovery.bring_up_to_date(run, changes, timeout)
         if stage == "admission" and run.spec.installs_crd:
             probes.webhook_judges(run.control_plane, timeout, run.say, run.servers(KARMADA_WEBHOOK.name))
         return changed_result(changes)

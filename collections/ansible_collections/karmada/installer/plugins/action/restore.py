@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import encryption, workplace
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import Part, parts_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.findings import findings
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
@@ -80,7 +81,7 @@ class ActionModule(DelegableAction):
 
 def _cleaned(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     """Remove old data from volumes; of plain hosts, tell what is to go there, or note that it has gone."""
-    if run.place.in_pods:
+    if not ETCD.is_on_hosts(run.spec):
         removed = cleanup.clean(run, arguments["confirm"], arguments["timeout"])
         return {**changed_result(removed), "step": "", "on_hosts": False}
     if arguments["state"] == "cleaned":

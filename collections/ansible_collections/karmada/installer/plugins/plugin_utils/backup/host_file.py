@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from ansible_collections.karmada.installer.plugins.module_utils import host_snapshot
 
@@ -15,6 +16,9 @@ from . import encryption
 
 class HostFileAction(HostAction):
     """Fetches that file, and tells where it is left. Nobody encrypts it on the host."""
+
+    #: It may have some GB, and be part of an operation that has the Lease of a control plane in pods above its host.
+    KEEPS_LOCK: ClassVar[bool] = True
 
     def fetch(self, path: Path, size: int) -> None:
         """Have the file here, for this user only. Raises ProblemsError if it has not the size that its host told of."""

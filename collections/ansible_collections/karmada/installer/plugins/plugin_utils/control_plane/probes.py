@@ -14,6 +14,9 @@ from ..problems import Problem, ProblemsError, Reason
 
 Say = Callable[[str], None]
 
+#: Version of the API that controllers and schedulers cannot do without.
+AGGREGATED = "cluster.karmada.io/v1alpha1"
+
 _POLICY: dict[str, Any] = {
     "apiVersion": "policy.karmada.io/v1alpha1",
     "kind": "PropagationPolicy",
@@ -37,6 +40,24 @@ def aggregated_api_answers(
     _until(lambda: not_listed(control_plane), who, "answers", timeout_seconds, say, served_by)
 
 
+def aggregated_api_is_found(
+    control_plane: Cluster, timeout_seconds: float, say: Say, served_by: Servers = NO_SERVERS
+) -> None:
+    """Wait until clients that look for the resource of Clusters find it.
+
+    Raises ProblemsError at the end of the time, NotReady if the pods of its server cannot become ready.
+    """
+    who = "the API server"
+    _until(
+        lambda: not_found(control_plane),
+        who,
+        f"has read the resources of {AGGREGATED}",
+        timeout_seconds,
+        say,
+        served_by,
+    )
+
+
 def webhook_judges(control_plane: Cluster, timeout_seconds: float, say: Say, served_by: Servers = NO_SERVERS) -> None:
     """Wait until a bad policy is refused and a good one accepted, by dry run.
 
@@ -49,10 +70,19 @@ def webhook_judges(control_plane: Cluster, timeout_seconds: float, say: Say, ser
 def not_listed(control_plane: Cluster) -> str | None:
     """Reason why Clusters cannot be listed now, or None."""
     try:
-        control_plane.get_raw("/apis/cluster.karmada.io/v1alpha1/clusters?limit=1", retry_seconds=0)
+        control_plane.get_raw(f"/apis/{AGGREGATED}/clusters?limit=1", retry_seconds=0)
     except ApiError as error:
         return str(error)
     return None
+
+
+def not_found(control_plane: Cluster) -> str | None:
+    """Reason why clients that look for the resource of Clusters do not find it now, or None."""
+    try:
+        unread = control_plane.unread_versions()
+    except ApiError as error:
+        return str(error)
+    return f"it lists {AGGREGATED} without resources" if AGGREGATED in unread else None
 
 
 def not_judged(control_plane: Cluster) -> str | None:

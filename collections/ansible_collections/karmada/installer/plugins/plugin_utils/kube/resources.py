@@ -12,7 +12,7 @@ from ..api_object import Object
 from .errors import NotFound
 from .kubeconfig import Access
 from .limits import AT_ONCE
-from .transport import RETRY_SECONDS, Transport
+from .transport import DISCOVERY, RETRY_SECONDS, Transport
 
 # Kinds whose resource name never changes; saves a discovery request for each group version. (resource, namespaced)
 KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
@@ -93,6 +93,21 @@ class ApiResources(Transport):
             for one in each.get("resources") or []
             if (everywhere or one.get("namespaced")) and "/" not in one["name"] and "list" in (one.get("verbs") or [])
         ]
+
+    def unread_versions(self) -> set[str]:
+        """Versions of API groups ("cluster.karmada.io/v1alpha1") whose resources the server has not read.
+
+        It reads those of an aggregated API when it starts, when the APIService changes, and once a minute, whether they
+        are served or not. Until it has, clients that look for the resource of a kind find none.
+        Source: discoveryManager in pkg/apiserver/handler_discovery.go of kube-aggregator.
+        """
+        answer = self._request("discovery", "GET", "/apis", accept=DISCOVERY)
+        return {
+            f"{group['metadata']['name']}/{version['version']}"
+            for group in self._content(answer.data, "GET", "/apis").get("items") or []
+            for version in group.get("versions") or []
+            if version.get("freshness") == "Stale"
+        }
 
     def resources_of(self, group: str) -> dict[str, set[str]]:
         """Resources of an API group in all of its versions: resource name → its kind, singular and short names."""

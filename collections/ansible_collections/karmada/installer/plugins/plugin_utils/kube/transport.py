@@ -57,6 +57,8 @@ TABLE = f"{JSON};as=Table;g=meta.k8s.io;v=v1"
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA = f"{METADATA_ONLY},{JSON}"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+#: All resources in one document, those of aggregated APIs included. A server without it answers with groups only.
+DISCOVERY = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,{JSON}"
 
 POOL = 32
 CONNECT_SECONDS = 10.0
@@ -108,6 +110,7 @@ class Transport:
         self.on_trouble: Callable[[str], None] | None = None
         self.before_write: Callable[[], None] | None = None
         self._lock = threading.Lock()
+        self._has_answered = False
         parts = urlsplit(self.server)
         given = run_id()
         # Audit logs of API servers keep it, so that a change can be traced to its run.
@@ -302,13 +305,16 @@ class Transport:
                     timeout=urllib3.Timeout(connect=Seconds.of(connect, connect), read=Seconds.of(*seconds)),
                     preload_content=False,
                 )
+                self._has_answered = True
                 if response.status < 300:
                     return read(response)
             except TooMuchError as error:
                 raise too_much(self.name, self.server, method, path, str(error)) from None
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 message, passing = explain(error, self.server, self._proxy)
-                if not passing:
+                # What led to the server a moment ago, such as a controller of ingresses whose backends change, may lead
+                # to another one for some seconds.
+                if not (passing or self._has_answered):
                     raise Unreachable(self.name, method, path, 0, "Unreachable", message) from None
                 trouble = Unreachable(self.name, method, path, 0, "Unreachable", message)
             else:

@@ -10,8 +10,11 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
-#: Timeout in total. A server answers a handshake within a second; a DNS server may have to ask others first.
+#: Timeout in total. A DNS server may have to ask others first.
 SECONDS = 5.0
+#: Timeout at one address. A server answers a handshake within a second, and this lets one packet be lost. Before the
+#: first install nobody has a virtual IP, and each of these seconds is waited there.
+SECONDS_AT_ADDRESS = 2.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def _certificate(host: str, port: int, addresses: tuple[str, ...], deadline: flo
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     for number, address in enumerate(addresses):
-        part = max(deadline - time.monotonic(), 0.01) / (len(addresses) - number)
+        part = min(max(deadline - time.monotonic(), 0.01) / (len(addresses) - number), SECONDS_AT_ADDRESS)
         try:
             with (
                 socket.create_connection((address, port), part) as connection,

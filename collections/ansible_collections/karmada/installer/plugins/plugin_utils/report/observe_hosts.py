@@ -70,7 +70,7 @@ def observe_hosts(run: Run) -> Observation:
         notes=[
             *(*_hosts_in_trouble(run), *host_preflight.left(run), *_different_programs(run), *trouble),
             *(*host_preflight.unlike_others(run), *host_preflight.done_to_states(run)),
-            *left_data.notes(run, by_hand=False),
+            *left_data.notes(run),
         ],
     )
     return replace(observation(run, seen), hosts=_hosts(run))
@@ -88,7 +88,7 @@ def observe_etcd_on_hosts(run: Run) -> Observation:
         components=[*etcd, *seen.components],
         certificates=_expiries(run) if run.stored_state else {},
         notes=[
-            *(*_hosts_in_trouble(run), *_different_programs(run), *left_data.notes(run, by_hand=True), *seen.notes),
+            *(*_hosts_in_trouble(run), *_different_programs(run), *left_data.notes(run), *seen.notes),
         ],
     )
     return replace(observation(run, seen), hosts=_hosts(run))

@@ -66,10 +66,12 @@ itself does it; plain hosts remove them, with those that members have left which
 Places
 ------
 
-Steps, journal and proofs are the same in pods and on plain hosts; ``means`` do what differs. In pods all of it happens
+Steps, journal and proofs are the same wherever components run; ``means`` do what differs. In pods all of it happens
 here. On hosts the begin of a step puts on record what is to be, tasks of the role bring the hosts there, and the end
 looks whether they have come there. Each look takes seconds, so while nobody is served several steps share one: etcd
 stops after its clients, members tell what they have when they have started, and API servers start before the stages.
+Where etcd is on hosts beneath pods (``pods_above_hosts``), its members have the means of hosts, and all else those of
+pods; the record is in the host cluster, so that hosts get nothing of it, and pods are gone before members stop.
 What is held is stopped and disabled when a host converges, members and API servers are asked by modules beside them,
 and a snapshot comes by SSH (``module_utils/host_restore.py``). So is the policy that holds what is not released: tasks
 have it written once that is on record, and the look after it says where it is in force.

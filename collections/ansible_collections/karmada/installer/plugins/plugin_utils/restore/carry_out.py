@@ -72,7 +72,6 @@ class Restoring:
         """
         run, stored = self.run, self.run.stored_state
         take.refuse(run)
-        check.refuse_place(run)
         if refused := restoring.problem(stored, run.operation, run.place.where):
             raise ProblemsError(refused, "nothing was changed")
         under_way = stored.restore if stored else None
@@ -396,7 +395,7 @@ class Restoring:
                 accepting = self.means.accepting_agents()
                 break
             except ApiError as error:
-                if not self.means.asks_again or time.monotonic() - began > self.timeout:
+                if not self.means.asks_servers_again or time.monotonic() - began > self.timeout:
                     what = f"it could not be asked whether it refuses agents: {error}"
                     remedy = "mend that, and run it again"
                     problem = Problem(what, run.place.where, remedy, reason=Reason.NOT_READY_IN_TIME)

@@ -276,17 +276,17 @@ def _wanted(run: Run, asked: Asked) -> WantedRestore:
     return only
 
 
-def refuse_place(run: Run) -> None:
-    """Raise ProblemsError if this cannot restore what runs as this control plane does."""
+def refuse_move(run: Run) -> None:
+    """Raise ProblemsError if what runs as this control plane does cannot move, neither from here nor to here."""
     if run.place.etcd_apart:
-        what = "its etcd is on plain hosts, and the rest of it in pods: nothing can restore that yet"
-        remedy = "restore its backup into etcd by hand, with etcdutl, or run all of it in pods or on hosts"
+        what = "its etcd is on plain hosts, and the rest of it in pods: nothing can move that yet"
+        remedy = "move between places where all of it runs in pods, or all of it on hosts; a restore in its place works"
         raise ProblemsError(impossible(what, run.place.where, remedy), "nothing was stopped, and nothing was changed")
 
 
 def look(run: Run) -> Live:
     """See what answers of the control plane that is there."""
-    found = etcd_checks.of_place(run).statuses(run)
+    found = etcd_checks.of_members(run).statuses(run)
     statuses = [each for each in found if each.cause is None]
     try:
         with_modes = {
@@ -300,7 +300,7 @@ def look(run: Run) -> Live:
 
 def refuse(run: Run, chosen: Chosen, live: Live, asked: Asked) -> None:
     """Raise ProblemsError with all reasons why this backup cannot be restored here, damage of it included."""
-    of_members, size = etcd_checks.of_place(run), chosen.record.files[SNAPSHOT].plain_size
+    of_members, size = etcd_checks.of_members(run), chosen.record.files[SNAPSHOT].plain_size
     refuse_backup(
         run,
         chosen,

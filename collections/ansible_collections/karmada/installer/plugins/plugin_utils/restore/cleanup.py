@@ -33,6 +33,7 @@ from ..run import restoring
 from ..run.run import Run
 from . import check_on_hosts, left_data, pods, unused_claims
 from .left_data import Folder
+from .means import writing
 
 OPERATION = "restore_cleanup"
 _STEP = "remove old data of etcd"
@@ -62,10 +63,6 @@ def clean(run: Run, confirm: str, timeout: float) -> list[Change]:
     killed = stored.journal.interrupted and stored.journal.operation == OPERATION
     if not folders and not claims and not left and (run.check or not killed):
         return []
-    if run.place.etcd_apart and folders:
-        remedy = f"remove them from the folder of etcd's data on its hosts: {', '.join(folders)}"
-        what = "old data of etcd on plain hosts beneath pods is not removed from here"
-        raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.FIELD_WITHOUT_EFFECT))
     changes = [
         Change(_claim(run, member), "changed", None, note=f"{folder} emptied")
         for folder, members in _in_volumes(stored).items()
@@ -110,8 +107,8 @@ def begin(run: Run, confirm: str) -> bool:
     if folders or left:
         told = left_data.in_words(left)
         _require_confirmed(run, stored, folders, f"the hosts {', '.join(_with_etcd(run))}", confirm, left=told)
-    with run.writing(_STEP):
-        run.save(run.journaled(_STEP))
+    with writing(run, _STEP):
+        pass
     run.go_on_with(run.state)
     for name in run.hosts:
         if there := of_host(run, name):

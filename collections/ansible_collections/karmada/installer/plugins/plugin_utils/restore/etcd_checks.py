@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of members of etcd that are to take new data, for the place of a run: in pods or on plain hosts."""
+"""Checks of members of etcd that are to take new data, by where these run: in pods or on plain hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from ..components.table import ETCD
 from ..etcd.client import EndpointStatus
 from ..problems import Problem
 from ..run.run import Run
@@ -13,7 +14,7 @@ from . import check_in_pods, check_on_hosts
 
 
 class EtcdChecks(Protocol):
-    """Checks of one kind of place. They read only."""
+    """Checks of members in pods, or of those on hosts. They read only."""
 
     def problems(self, run: Run, size: int, there: int) -> Iterator[Problem]:
         """Reasons why members cannot take a snapshot of ``size`` bytes beside the ``there`` bytes that they have."""
@@ -28,6 +29,6 @@ class EtcdChecks(Protocol):
         """Data with which an etcd that is still to be made would begin, or a place where it would not last."""
 
 
-def of_place(run: Run) -> EtcdChecks:
-    """Checks for the place of this run."""
-    return check_in_pods if run.place.in_pods else check_on_hosts
+def of_members(run: Run) -> EtcdChecks:
+    """Checks for the members of this run, wherever their clients run."""
+    return check_on_hosts if ETCD.is_on_hosts(run.spec) else check_in_pods

@@ -83,7 +83,7 @@ class HandingOver:
         """
         run, stored = self.run, self.run.stored_state
         take.refuse(run)
-        check.refuse_place(run)
+        check.refuse_move(run)
         if stored and stored.handed_over:
             return False
         if self.asked.undo:

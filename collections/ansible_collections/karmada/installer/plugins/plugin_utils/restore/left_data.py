@@ -93,20 +93,14 @@ def in_words(found: Mapping[str, Sequence[Folder]]) -> str:
     return "; ".join(f"{', '.join(map(str, folders))} on {name}" for name, folders in found.items())
 
 
-def notes(run: Run, *, by_hand: bool) -> list[Problem]:
-    """Hint of the report at such folders, by what the members' hosts have answered; none while members change.
-
-    ``by_hand`` is set where no step removes them.
-    """
+def notes(run: Run) -> list[Problem]:
+    """Hint of the report at such folders, by what the members' hosts have answered; none while members change."""
     if run.stored_state is None or changing(run.state):
         return []
     told = {name: run.handover.observed(name).etcd.get("folders", ()) for name in run.hosts}
     found = {name: unused(run.state, name, each) for name, each in told.items()}
     found = {name: each for name, each in found.items() if each}
-    if not found:
-        return []
-    by_name = "when nobody needs it, remove these folders from the folder of etcd's data on its hosts"
-    return [_hint(run, in_words(found), by_name if by_hand else _by_cleanup(run))]
+    return [_hint(run, in_words(found), _by_cleanup(run))] if found else []
 
 
 def notes_on_volumes(run: Run) -> list[Problem]:

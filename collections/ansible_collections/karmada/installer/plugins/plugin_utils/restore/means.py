@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
@@ -33,6 +33,17 @@ GOES_ON = "what was done before stays, and the next run goes on from there"
 LOOK_SECONDS = 0.5
 
 
+@contextmanager
+def writing(run: Run, step: str) -> Iterator[None]:
+    """Write, with the lock and this step in the journal. What hosts keep of it a later step brings to them."""
+    with run.writing(step):
+        if run.store.later:
+            # They were locked by the first step of the run, and nobody has noted this one.
+            run.save(run.journaled(step))
+            run.go_on_with(run.state)
+        yield
+
+
 class Means(ABC):
     """Means of one run. ``changes`` gets what they have changed; ``timeout`` is in seconds, for each step."""
 
@@ -42,18 +53,19 @@ class Means(ABC):
     #: Step of a restore → components that it stops. A hand-over always needs etcd after the API servers have stopped.
     stops: ClassVar[Mapping[Step, frozenset[str]]] = STOPS
 
-    #: False where what has been seen does not change by asking once more within a step. Then one look is enough for all
-    #: steps up to the next one with tasks, too, because those before it change nothing where components run.
+    #: False where members of etcd are looked at on their hosts, so that what they have told does not change by asking
+    #: once more within a step. Then one look is enough for all steps up to the next one with tasks, too, because those
+    #: before it change nothing on hosts.
     asks_again: ClassVar[bool] = True
+    #: False where API servers are looked at like that, too.
+    asks_servers_again: ClassVar[bool] = True
 
     def __init__(self, run: Run, timeout: float, changes: list[Change]) -> None:
         self.run, self.timeout, self.changes = run, timeout, changes
 
-    @contextmanager
-    def writing(self, step: str) -> Iterator[None]:
+    def writing(self, step: str) -> AbstractContextManager[None]:
         """Write, with the lock and this step in the journal."""
-        with self.run.writing(step):
-            yield
+        return writing(self.run, step)
 
     @abstractmethod
     def running(self, components: frozenset[str]) -> frozenset[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means of a restore for the place of a run, in pods or on plain hosts, which no step of one chooses by itself."""
+"""Means of a restore for the place of a run, in pods or on plain hosts or both, which no step chooses by itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from ..run.run import Run
 from .in_pods import InPods
 from .means import Means
 from .on_hosts import OnHosts
+from .pods_above_hosts import PodsAboveHosts
 
 
 def means(run: Run, timeout: float, changes: list[Change]) -> Means:
     """Means of this run; ``changes`` gets what they have changed, and ``timeout`` is in seconds, for each step."""
-    kind = InPods if run.place.in_pods else OnHosts
-    return kind(run, timeout, changes)
+    if not run.place.in_pods:
+        return OnHosts(run, timeout, changes)
+    return (PodsAboveHosts if run.place.etcd_apart else InPods)(run, timeout, changes)

@@ -7,8 +7,7 @@ begin puts on record what is to be, tasks bring the hosts there, and the end loo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
@@ -87,15 +86,7 @@ class OnHosts(Means):
     #: One step less in which hosts are looked at while nobody is served. Its tasks stop etcd after what needs it.
     stops: ClassVar[Mapping[Step, frozenset[str]]] = {**STOPS, Step.STOP_SERVERS: SERVERS | {ETCD.name}}
     asks_again: ClassVar[bool] = False
-
-    @contextmanager
-    def writing(self, step: str) -> Iterator[None]:
-        """Write what the next step brings to every host, with this step in the journal."""
-        run = self.run
-        with run.writing(step):
-            run.save(run.journaled(step))
-            run.go_on_with(run.state)
-            yield
+    asks_servers_again: ClassVar[bool] = False
 
     def running(self, components: frozenset[str]) -> frozenset[str]:
         """Rows of the table that ran on a host when it was looked at. Raises ProblemsError if one could not be."""

@@ -29,6 +29,7 @@ from ..backup.due import in_words
 from ..backup.record import Purpose, Record
 from ..components.etcd_state import EtcdState
 from ..components.state import RELEASED, RestoreState
+from ..components.table import ETCD
 from ..document import restores
 from ..etcd import access
 from ..etcd.client import EndpointStatus, EtcdError
@@ -85,10 +86,10 @@ def judged(run: Run, asked: Asked, place: Place, timeout: float) -> Survivor:
         problems.append(_silent(name, statuses[name], run.place.where))
     if problems:
         raise ProblemsError(problems, NOTHING_CHANGED)
-    if run.place.in_pods:
-        copy = survivor_copy.taken(run, name, timeout) if silent else None
-    else:
+    if ETCD.is_on_hosts(run.spec):
         copy = Copy.of(asked.fetched) if asked.fetched else None
+    else:
+        copy = survivor_copy.taken(run, name, timeout) if silent else None
     try:
         found = _found(run, place, name, statuses, copy)
         _require_confirmed(name, found.told, asked, place)
@@ -105,7 +106,7 @@ def _found(run: Run, place: Place, name: str, statuses: Mapping[str, EndpointSta
     problems = [
         *unfit(run.state.etcd, name, status, run.instance.release.etcd, run.place.where),
         *superseded(status, backups, place.target.where),
-        *etcd_checks.of_place(run).problems(run, status.db_size, status.db_size),
+        *etcd_checks.of_members(run).problems(run, status.db_size, status.db_size),
     ]
     if problems:
         raise ProblemsError(problems, NOTHING_CHANGED)
@@ -206,7 +207,7 @@ def _stored(run: Run, survivor: Survivor, place: Place, fetched: Mapping[str, An
 
 def seen(run: Run) -> dict[str, EndpointStatus]:
     """Members on record as they answer now, or have answered on their hosts: name → status."""
-    return dict(etcd_checks.of_place(run).statuses_by_name(run))
+    return dict(etcd_checks.of_members(run).statuses_by_name(run))
 
 
 # -- pure --------------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ class TakingOver:
         Raises ProblemsError with all reasons against it, and unless it is confirmed.
         """
         run = self.run
-        check.refuse_place(run)
+        check.refuse_move(run)
         if external.is_named(run):
             what, where = "etcd is not of this control plane", "spec.components.etcd.external"
             remedy = "move to a place with an etcd of its own"
@@ -156,7 +156,7 @@ class TakingOver:
             raise AssertionError("nothing is taken over")
         chosen = check.choose(run, self.asked, taken.backup)
         statuses = self.means.statuses()
-        of_members = etcd_checks.of_place(run)
+        of_members = etcd_checks.of_members(run)
         size = max((each.db_size for each in statuses), default=0)
         problems = [
             Problem(f"{each.url}: {each.message}", "etcd", "mend that", reason=Reason.ETCD_UNHEALTHY)
@@ -200,7 +200,7 @@ class TakingOver:
             if before != run.spec.host_cluster.domain:
                 what = f"tokens of its service accounts are issued in the domain {before}, so that none would be valid"
                 yield Problem(what, "spec.hostCluster", f"use {before} there", reason=Reason.RESTORE_IMPOSSIBLE)
-        yield from etcd_checks.of_place(run).data_there(run)
+        yield from etcd_checks.of_members(run).data_there(run)
 
 
 def fenced(run: Run, joined: Collection[str], broken: Sequence[Mapping[str, Any]], named: Sequence[str]) -> None:

@@ -29,7 +29,6 @@ ASKS = {
         2,
         "of hosts a kubeconfig leads to the control plane; their state only without one",
     ),
-    "action/restore.py": (1, "old data is removed here from volumes, by modules from hosts"),
     "action/uninstall.py": (1, "most of an uninstall of hosts happens on the hosts"),
     "plugin_utils/control_plane/differences.py": (
         2,
@@ -40,14 +39,8 @@ ASKS = {
         "NoCluster has no version and no rights to ask for, and an uninstall of hosts knows them by the state",
     ),
     "plugin_utils/report/observe_hosts.py": (1, "etcd below pods may be asked from here, if no step on hosts has"),
-    "plugin_utils/restore/check.py": (1, "nothing can restore etcd on hosts below pods yet"),
-    "plugin_utils/restore/cleanup.py": (1, "nothing can remove old data of etcd on hosts below pods yet"),
-    "plugin_utils/restore/etcd_checks.py": (1, "the choice of checks for all steps of a restore"),
-    "plugin_utils/restore/means_of_place.py": (1, "the choice of means for all steps of a restore"),
-    "plugin_utils/restore/survivor.py": (
-        1,
-        "data of a member that is silent is copied here, by tasks of the role on hosts",
-    ),
+    "plugin_utils/restore/check.py": (1, "nothing can move what has its etcd on hosts below pods yet"),
+    "plugin_utils/restore/means_of_place.py": (2, "the choice of means for all steps of a restore"),
     "plugin_utils/run/run.py": (2, "where there is no host cluster, no object is applied to it"),
 }
 

@@ -57,9 +57,10 @@ def played(
     role: str = "restore",
     entry: str = "main",
     in_pods: bool = False,
+    above: bool = False,
     **answers: Any,
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """Steps in their order, each with its host and what it was given."""
+    """Steps in their order, each with its host and what it was given; ``above``: all but etcd is in pods."""
     collection = folder / "ansible_collections/karmada/installer"
     (collection / "plugins/action").mkdir(parents=True)
     for name in STEPS:
@@ -81,7 +82,7 @@ def played(
     )
     inventory = {
         "all": {"hosts": hosts, "vars": here},
-        **({} if in_pods else {"karmada_on_hosts": {"hosts": {key: {} for key in hosts}}}),
+        **({} if in_pods or above else {"karmada_on_hosts": {"hosts": {key: {} for key in hosts}}}),
         "karmada_hosts": {"hosts": {} if in_pods else {key: {} for key in HOSTS}},
     }
     (folder / "hosts.json").write_text(json.dumps(inventory))
@@ -302,10 +303,33 @@ def test_in_pods_no_host_is_asked_and_the_stages_are_taken(tmp_path: Path) -> No
     assert [given["step"] for given in decisions(steps)] == ["", "", "StartServers"]
 
 
-def test_what_a_survivor_has_is_copied_from_its_host_and_judged_with_the_begin(tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry", ["main", "undo"])
+def test_above_hosts_members_of_etcd_are_worked_on_there_and_the_stages_taken_once(tmp_path: Path, entry: str) -> None:
+    etcd = step("StopEtcd", "stopped", components=["etcd"])
+    steps = played(tmp_path, etcd, step("StartServers", "stages"), entry=entry, above=True)
+    assert hosts_of(steps, "restore_on_host seen", "host_components") == set(HOSTS)
+    names = order_of(steps)
+    assert names[names.index("restore next") :][:5] == [
+        *("restore next", "journal written", "host_components", *LOOK, "restore next")
+    ]
+    (stopped,) = {json.dumps(given) for name, _host, given in steps if name == "host_components"}
+    assert json.loads(stopped)["components"] == ["etcd"], "none of their hosts has an API server"
+    configured = [host for name, host, _given in steps if name == "host_components"]
+    assert len(configured) == 2 * len(HOSTS), "once to stop, and once when members have their votes"
+    stages = [(host, given.get("components", ())) for name, host, given in steps if name == "workloads"]
+    assert {host for host, _components in stages} == {"karmada_control"}
+    assert [components for _host, components in stages].count(["karmada-apiserver"]) == 1
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_what_a_survivor_has_is_copied_from_its_host_and_judged_with_the_begin(tmp_path: Path, *, above: bool) -> None:
     copied = {"file": "/cache/run-1/survivor.db"}
     steps = played(
-        tmp_path, step("Close"), restore__judged=[{"sender": "h2"}], restore_on_host__copied=[{"copied": copied}]
+        tmp_path,
+        step("Close"),
+        above=above,
+        restore__judged=[{"sender": "h2"}],
+        restore_on_host__copied=[{"copied": copied}],
     )
     names = order_of(steps)
     assert names[:5] == [*LOOK, "restore judged", "journal kept", "restore_on_host copied", "restore begun"]

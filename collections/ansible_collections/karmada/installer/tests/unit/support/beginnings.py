@@ -11,7 +11,17 @@ from ansible_collections.karmada.installer.tests.unit.support.copies import copi
 #: Data of the fakes by the name of a beginning.
 _KNOWN: dict[str, list[dict[str, Any]]] = {}
 #: Attributes of fakes that are no data.
-_NO_DATA = ("access", "inside", "world", "folder", "one_at_a_time", "on_trouble", "before_write", "_controllers")
+_NO_DATA = (
+    "access",
+    "inside",
+    "world",
+    "host",
+    "folder",
+    "one_at_a_time",
+    "on_trouble",
+    "before_write",
+    "_controllers",
+)
 
 
 def begin(name: str, fakes: Sequence[Any], bring_about: Callable[[], object]) -> None:

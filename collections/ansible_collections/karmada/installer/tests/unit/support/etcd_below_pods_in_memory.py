@@ -34,6 +34,22 @@ def hosts(members: Sequence[str], others: Sequence[str] = (), **addresses: str) 
     ]
 
 
+def place_above(host: FakeCluster, facts: Facts, handover: Handover) -> Place:
+    """Place of a control plane in pods of this host cluster, above hosts."""
+    found = PodsAboveHosts(facts, handover)
+    found.__dict__["host_cluster"] = host
+    facts.__dict__["_crds"] = []
+    return found
+
+
+def keep(host: FakeCluster, known: State) -> None:
+    """Keep a state in this host cluster as an install leaves it."""
+    owner = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": known.owner}
+    data = {key: base64.b64encode(content).decode() for key, content in to_files(known).items()}
+    metadata = {"name": "prod-installer-state", "namespace": NAMESPACE, "labels": owner}
+    host.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+
+
 class HostCluster(FakeCluster):
     """Host cluster each write of which is a moment at which a run may be killed."""
 
@@ -79,10 +95,7 @@ class HostsBelowPods(HostsOfEtcd):
         return {"hosts": list(entries)}
 
     def keep(self, known: State) -> None:
-        owner = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": known.owner}
-        data = {key: base64.b64encode(content).decode() for key, content in to_files(known).items()}
-        metadata = {"name": "prod-installer-state", "namespace": NAMESPACE, "labels": owner}
-        self.host.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+        keep(self.host, known)
 
     def state(self) -> State:
         found = self.step(hosts(["cp1"]), Handover(self.folder / "look")).stored_state
@@ -90,10 +103,7 @@ class HostsBelowPods(HostsOfEtcd):
         return found
 
     def place(self, facts: Facts, handover: Handover) -> Place:
-        found = PodsAboveHosts(facts, handover)
-        found.__dict__["host_cluster"] = self.host
-        facts.__dict__["_crds"] = []
-        return found
+        return place_above(self.host, facts, handover)
 
     def observation(self) -> Object:
         return {"answered": 1.0}

@@ -49,6 +49,8 @@ class FakeCluster:
         #: how far its clock is ahead of ours
         self.ahead = timedelta(0)
         self.has_routes = False
+        #: versions of aggregated APIs that it has not read, until an APIService is written
+        self.unread: set[str] = set()
         #: where it says that it is
         self.own_address = "192.0.2.1:6443"
         self.counts: Counter[str] = Counter()
@@ -118,6 +120,10 @@ class FakeCluster:
     def listable_kinds(self, *, everywhere: bool = False) -> Kinds:
         self._alive()
         return sorted({(version, kind) for version, kind, namespace, _ in self.objects if namespace or everywhere})
+
+    def unread_versions(self) -> set[str]:
+        self._alive()
+        return {*self.unread}
 
     def version(self, retry_seconds: float | None = None) -> Object:
         self.patience.append(retry_seconds)
@@ -202,6 +208,8 @@ class FakeCluster:
             raise Conflict(self.name, "PATCH", "/", 409, "Conflict", "somebody else has written")
         merge(live, patch)
         live["metadata"]["resourceVersion"] = f"{next(_NUMBERS)}00"
+        if kind == "APIService":
+            self.unread.clear()
         self.log.append(f"patch {kind} {name}")
         return copied(live)
 

@@ -18,13 +18,12 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState, State
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     BY_NAME,
     ETCD,
     KARMADA_APISERVER,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
@@ -37,7 +36,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_ou
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import WRITERS, Goal, Step
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done, concerned, turned
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support import samples
@@ -52,7 +50,6 @@ from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import (
     HOSTS,
     Runs,
-    deployment,
     remembered,
     seen,
 )
@@ -86,9 +83,12 @@ class Machine:
 class World:
     """Hosts with a control plane. ``until`` changes happen, then the run is killed."""
 
+    #: names of the hosts
+    names: Sequence[str] = tuple(host["name"] for host in HOSTS)
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.machines = {host["name"]: Machine(has_data=host["name"] in MEMBERS) for host in HOSTS}
+        self.machines = {name: Machine(has_data=name in MEMBERS) for name in self.names}
         #: its API server, in which there is nothing; what a release holds there has tests of its own
         self.inside = FakeCluster("control plane")
         self.stored = Stored().after(remembered(etcd=FORMER), on_hosts=False)
@@ -105,6 +105,44 @@ class World:
         self.changes += 1
         if self.until is not None and self.changes > self.until:
             raise Killed
+
+    # -- what differs by where the rest of the control plane runs ------------------------------------------------------
+
+    def state(self) -> State:
+        """State as the next run finds it."""
+        found = self.stored.state()
+        assert found
+        return found
+
+    def keep(self, known: State) -> None:
+        """Have this state kept."""
+        self.stored = Stored().after(known, on_hosts=False)
+
+    def run(self, runs: Runs, operation: str, *, check: bool = False) -> Run:
+        """A step of these runs."""
+        found = runs.step(check=check, holder=f"me@{runs.handover._folder.name}", operation=operation)
+        found.control_plane = self.inside  # type: ignore[assignment]
+        return found
+
+    def bring_up(self, runs: Runs, operation: str) -> None:
+        """As the stages do it: everything but what is held."""
+        run = self.run(runs, operation)
+        for name in self.machines:
+            self.converge(run, name, list(BY_NAME))
+
+    def units(self) -> set[str]:
+        """Rows of all components on hosts."""
+        return everything()
+
+    def components(self) -> set[str]:
+        """Rows of all components."""
+        return self.units()
+
+    def knows_agents(self) -> bool:
+        """Whether every API server knows those who have signed certificates of agents."""
+        return {each.authorities for each in self.api_servers()} == {2}
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
 
     def runs(self) -> Runs:
         """A run that has looked at all hosts."""
@@ -214,34 +252,22 @@ def issued_once(issue: Callable[..., Any], instance: Any, state: Any, where: Any
     return ISSUED[key]
 
 
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each certificate of a host issued once."""
+    if not isinstance(certificates.issue_missing, partial):
+        monkeypatch.setattr(certificates, "issue_missing", partial(issued_once, certificates.issue_missing))
+
+
 def made(monkeypatch: pytest.MonkeyPatch, folder: Path) -> World:
     """Hosts with a control plane that nobody has restored."""
     found = World(folder)
-    if not isinstance(certificates.issue_missing, partial):
-        monkeypatch.setattr(certificates, "issue_missing", partial(issued_once, certificates.issue_missing))
+    stand_in(monkeypatch)
     with_a_backup(monkeypatch)
     monkeypatch.setattr(agents, "wake", lambda *_: None)
-    run = a_run(found, found.runs(), Goal.QUARANTINE)
-    for name in found.machines:
-        found.converge(run, name, list(BY_NAME))
+    found.bring_up(found.runs(), GOALS[Goal.QUARANTINE])
     assert (found.content(), found.running()) == ({"before"}, everything())
     found.changes, found.told = 0, {"before"}
     return found
-
-
-def a_run(world: World, runs: Runs, goal: Goal) -> Run:
-    run = Run(
-        deployment(),
-        Connection(),
-        operation=GOALS[goal],
-        holder=f"me@{runs.handover._folder.name}",
-        check=False,
-        say=lambda _message: None,
-        place=partial(OnHosts, handover=runs.handover),
-    )
-    run.now = samples.NOW
-    run.control_plane = world.inside  # type: ignore[assignment]
-    return run
 
 
 class Noting(Restoring):
@@ -266,12 +292,16 @@ class Role:
 
     def action(self) -> Restoring:
         """The action, in a process of its own."""
-        found = Noting(a_run(self.world, self.runs, self.goal), self.goal, self.asked, timeout=0)
+        found = Noting(self.run(), self.goal, self.asked, timeout=0)
         found.taken = self.taken
         return found
 
+    def run(self) -> Run:
+        """One more step of this run."""
+        return self.world.run(self.runs, GOALS[self.goal])
+
     def look(self) -> None:
-        run = a_run(self.world, self.runs, self.goal)
+        run = self.run()
         restore = run.state.restore
         for name, machine in self.world.machines.items():
             folder = f"gen-{restore.generation}" if restore else ""
@@ -289,10 +319,10 @@ class Role:
 
     def on_hosts(self, rows: Sequence[str]) -> None:
         for name in self.world.machines:
-            self.world.converge(a_run(self.world, self.runs, self.goal), name, rows)
+            self.world.converge(self.run(), name, rows)
 
     def prepared(self) -> None:
-        run = a_run(self.world, self.runs, self.goal)
+        run = self.run()
         restore = under_way.restore_of(run)
         for name in restore.members:
             folders, folder = self.world.machines[name].folders, on_hosts.folder(run, name).rpartition("/")[2]
@@ -326,9 +356,9 @@ class Role:
         """What tasks of the role do of a step."""
         self.rests.append(tasks)
         if tasks == on_hosts.STOPPED:
-            self.stopped(concerned(step, on_hosts.OnHosts.stops))
+            self.stopped(concerned(step, self.action().means.stops))
         elif tasks == "stages":
-            self.on_hosts(list(BY_NAME))
+            self.world.bring_up(self.runs, GOALS[self.goal])
         elif tasks == on_hosts.HELD:
             if self.action().release.begin():
                 self.world.moment()
@@ -384,10 +414,9 @@ def take_steps(world: World, goal: Goal, killed_after: int | None = None, confir
 
 
 def stored(world: World) -> RestoreState:
-    found = world.stored.state()
+    found = world.state().restore
     assert found
-    assert found.restore
-    return found.restore
+    return found
 
 
 def everything() -> set[str]:
@@ -399,23 +428,21 @@ def assert_quarantined(world: World) -> None:
     assert stored(world).step == Step.COMPARE
     assert world.content() == {"backup"}
     assert [name for name, each in world.machines.items() if each.serving] == list(MEMBERS)
-    assert world.running() == everything() - WRITERS
+    assert world.running() == world.components() - WRITERS
     assert not WRITERS & {row for each in world.machines.values() for row in each.enabled}, "a boot would start it"
     assert world.told <= {"before"}
-    state = world.stored.state()
-    assert state
+    state = world.state()
     assert (state.journal.operation, state.journal.interrupted) == ("restore", False)
     assert [each.id for each in state.etcd.members] == ["b0", "b1", "b2"]
     assert state.etcd.cluster == "b"
 
 
 def assert_undisturbed(world: World) -> None:
-    state = world.stored.state()
-    assert state
+    state = world.state()
     assert world.content() == {"before"}
-    assert world.running() == everything()
-    assert {row for each in world.machines.values() for row in each.enabled} == everything()
-    assert {each.authorities for each in world.api_servers()} == {2}
+    assert world.running() == world.components()
+    assert {row for each in world.machines.values() for row in each.enabled} == world.units()
+    assert world.knows_agents()
     assert state.etcd == FORMER
     assert state.restore is None or state.restore.is_over
     assert world.told <= {"before"}

@@ -60,7 +60,7 @@ FORMER = EtcdState(
     storage="volumeClaim",
     members=tuple(EtcdMemberState(name, id=f"a{number}") for number, name in enumerate(NAMES)),
 )
-ISSUED: dict[bool, Any] = {}
+ISSUED: dict[Any, Any] = {}
 INSTALLED: dict[Any, Any] = {}
 _UIDS = itertools.count(1)
 
@@ -109,8 +109,8 @@ class World(FakeCluster):
         for kind in ("StatefulSet", "Deployment"):
             for each in self.list("apps/v1", kind, "karmada"):
                 self._pods_of(each)
-        if (WRITERS & self.running() or self.accepting_agents()) and self.serving:
-            self.told |= {self.folders[name][folder] for name, folder in self.serving.items()}
+        if WRITERS & self.running() or self.accepting_agents():
+            self.told |= self.content()
 
     def accepting_agents(self) -> list[str]:
         """API servers that run and accept what kube-controller-manager has signed: agents write to members, too."""
@@ -181,18 +181,23 @@ class Client:
 
 def issued_once(issue: Callable[..., Any], place: InPods, seen: Any) -> Any:
     """Certificates of all these tests, for a control plane that is closed to agents and for one that is not."""
-    is_closed = bool(seen.state.restore and seen.state.restore.closed)
-    if is_closed not in ISSUED:
-        ISSUED[is_closed] = issue(place, seen)
-    return ISSUED[is_closed]
+    key = (type(place), bool(seen.state.restore and seen.state.restore.closed))
+    if key not in ISSUED:
+        ISSUED[key] = issue(place, seen)
+    return ISSUED[key]
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no Lease, and each certificate issued once."""
+    issue = InPods.issued
+    monkeypatch.setattr(InPods, "issued", lambda place, seen: issued_once(issue, place, seen))
+    monkeypatch.setattr(store, "Lock", lambda *_, **__: NoLock())
 
 
 def made(monkeypatch: pytest.MonkeyPatch) -> World:
     """A host cluster with a control plane that nobody has restored."""
     found = World()
-    issue = InPods.issued
-    monkeypatch.setattr(InPods, "issued", lambda place, seen: issued_once(issue, place, seen))
-    monkeypatch.setattr(store, "Lock", lambda *_, **__: NoLock())
+    stand_in(monkeypatch)
     record = with_a_backup(monkeypatch)
     taken = SimpleNamespace(**{**vars(record), "name": BACKUP_BEFORE})
     monkeypatch.setattr(take, "backup", lambda *_: take.Taken(taken))
@@ -260,14 +265,19 @@ def take_steps(world: World, goal: Goal, killed_after: int | None = None, confir
             restoring.begin()
         while step := restoring.next():
             if restoring.take(step):
-                others = [each.name for each in pod_components(run.spec) if each.name != "etcd"]
-                run.apply_to_host_cluster("stages", lambda: run.workloads(others))  # noqa: B023 - used at once
+                bring_up(run)
                 restoring.end(step)
     except Killed:
         pass
     finally:
         world.until = None
         run.close()
+
+
+def bring_up(run: Run) -> None:
+    """As the stages do it: everything but etcd, and but what is held."""
+    others = [each.name for each in pod_components(run.spec) if each.name != "etcd"]
+    run.apply_to_host_cluster("stages", lambda: run.workloads(others))
 
 
 def stored(world: World) -> RestoreState:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import Place
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support import observations
@@ -77,6 +79,7 @@ class Runs:
         check: bool = False,
         holder: str = "me@here",
         operation: str = "apply",
+        place: Callable[..., Place] = OnHosts,
     ) -> Run:
         run = Run(
             document or deployment(),
@@ -85,7 +88,7 @@ class Runs:
             holder=holder,
             check=check,
             say=lambda _message: None,
-            place=partial(OnHosts, handover=self.handover),
+            place=partial(place, handover=self.handover),
         )
         run.now = NOW
         return run

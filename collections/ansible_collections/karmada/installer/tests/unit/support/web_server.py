@@ -76,12 +76,8 @@ class WebServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         if tls:
-            pair = certificate()
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            with tempfile.NamedTemporaryFile() as file:
-                file.write(pair.certificate + pair.key)
-                file.flush()
-                context.load_cert_chain(file.name)
+            self._tls = context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.present(certificate())
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
         self.url = f"{'https' if tls else 'http'}://{self.host}"
@@ -93,6 +89,13 @@ class WebServer:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    def present(self, pair: KeyPair) -> None:
+        """Show this certificate to whoever connects from now on."""
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(pair.certificate + pair.key)
+            file.flush()
+            self._tls.load_cert_chain(file.name)
 
     @property
     def asked(self) -> list[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,4 +167,5 @@ def test_a_long_download_is_told(turns: Turns, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(turns.runs, "step", saying)
     monkeypatch.setattr(host_programs, "ROUND_SECONDS", 0.6)
     turns.take("cp1")
-    assert said == ["[0/14400 s] fetching the programs that hosts lack"]
+    # A busy machine comes to it in its second second.
+    assert [re.sub(r"^\[\d+/", "[N/", each) for each in said] == ["[N/14400 s] fetching the programs that hosts lack"]

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import gc
+import json
 import socket
 import threading
 import time
 import weakref
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,10 +18,17 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import erro
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import progress, transport
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import from_parts
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import Kind, Said
 from ansible_collections.karmada.installer.tests.unit.support.clusters import cluster_of
 from ansible_collections.karmada.installer.tests.unit.support.moments import closed_port
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
+from ansible_collections.karmada.installer.tests.unit.support.web_server import (
+    WebServer,
+    authority,
+    certificate,
+    files,
+)
 
 TOKEN = "t0ps3cret"
 
@@ -52,6 +60,59 @@ def test_apply_asks_for_strict_validation_and_our_field_manager(cluster: Cluster
     path = api.requests[0][1]
     for part in ("fieldManager=karmada-installer", "force=true", "fieldValidation=Strict", "dryRun=All"):
         assert part in path
+
+
+@pytest.mark.parametrize(
+    ("answer", "unread"),
+    [
+        ({"kind": "APIGroupList", "groups": [{"name": "apps"}]}, set()),
+        (
+            {
+                "items": [
+                    {"metadata": {"name": "apps"}, "versions": [{"version": "v1", "freshness": "Current"}]},
+                    {
+                        "metadata": {"name": "a.io"},
+                        "versions": [
+                            {"version": "v2", "freshness": "Current"},
+                            {"version": "v1", "freshness": "Stale"},
+                        ],
+                    },
+                ]
+            },
+            {"a.io/v1"},
+        ),
+    ],
+)
+def test_a_server_says_which_resources_it_has_not_read(answer: dict[str, Any], unread: set[str]) -> None:
+    with WebServer(files({"/apis": json.dumps(answer).encode()}), tls=False) as server:
+        cluster = Cluster(from_parts(server.url, ca_pem=None, token=TOKEN))
+        assert cluster.unread_versions() == unread
+        cluster.close()
+    assert "as=APIGroupDiscoveryList" in server.requests[-1].headers["Accept"]
+
+
+def test_who_shows_another_certificate_after_an_answer_is_asked_again() -> None:
+    another = x509.new_authority(x509.Authority("another", "another"), "ECDSA-P256", datetime.now(UTC))
+    with WebServer(files({"/readyz": b"ok"})) as server:
+        access = from_parts(server.url, ca_pem=authority())
+        cluster, stranger = Cluster(access), Cluster(access)
+        assert cluster.get_raw("/readyz") == "ok"
+        server.present(another)
+        # Nothing has shown that it leads to the right server at all.
+        with pytest.raises(api_errors.Unreachable, match="is not signed by the CA"):
+            stranger.get_raw("/readyz")
+        told: list[str] = []
+
+        def mended(message: str) -> None:
+            told.append(message)
+            server.present(certificate())
+
+        cluster.on_trouble = mended
+        assert cluster.get_raw("/readyz") == "ok"
+        assert "the server's" in told[0]
+        server.present(another)
+        with pytest.raises(api_errors.Unreachable, match="is not signed by the CA"):
+            cluster.get_raw("/readyz", retry_seconds=0)
 
 
 def test_lists_are_paged_and_their_items_complete(cluster: Cluster, api: StubApi) -> None:

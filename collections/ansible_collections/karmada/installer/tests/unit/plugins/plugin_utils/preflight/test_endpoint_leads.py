@@ -282,6 +282,20 @@ def test_a_name_that_nobody_knows_and_a_port_where_nobody_is(monkeypatch: pytest
         assert LOOK(NAME, port, 300) == Seen(("127.0.0.1",))
 
 
+def test_an_address_that_nobody_has_is_not_waited_for_as_long_as_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    name_service(monkeypatch, "192.0.2.1", "192.0.2.2")
+    waited = []
+
+    def silent(_place: tuple[str, int], timeout: float) -> Any:
+        waited.append(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr(endpoint_look.socket, "create_connection", silent)
+    assert LOOK(NAME, 6443) == Seen(("192.0.2.1", "192.0.2.2"))
+    assert waited == [endpoint_look.SECONDS_AT_ADDRESS] * 2
+    assert endpoint_look.SECONDS_AT_ADDRESS < endpoint_look.SECONDS / 2
+
+
 def test_a_name_service_that_says_nothing_keeps_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     end = threading.Event()
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import (
     check,
     check_on_hosts,
+    etcd_checks,
+    hand_over,
+    means_of_place,
+    take_over,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.in_pods import PodsAboveHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.support import restore_below_pods_in_memory
 from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_memory import (
     FORMER,
     MEMBERS,
@@ -82,9 +88,28 @@ def test_members_that_are_to_change_wait_for_the_end(runs: Runs) -> None:
     assert "its members of etcd are cp1, etcd1, etcd2, and by the document cp1" in found
 
 
-def test_etcd_on_hosts_beneath_pods_is_refused(runs: Runs) -> None:
-    run = runs.step()
-    run.place = PodsAboveHosts(run, runs.handover)
-    with pytest.raises(ProblemsError, match="its etcd is on plain hosts, and the rest of it in pods"):
-        check.refuse_place(run)
-    check.refuse_place(runs.step())
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda run: hand_over.HandingOver(run, hand_over.Asked(), 0).begin(),
+        lambda run: take_over.TakingOver(run, check.Asked(), means_of_place.means(run, 0, [])).judge(),
+    ],
+    ids=["from there", "to there"],
+)
+def test_what_has_its_etcd_beneath_pods_moves_nowhere(
+    move: Callable[[Run], object], runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    world = restore_below_pods_in_memory.made(monkeypatch, tmp_path)
+    with pytest.raises(ProblemsError, match="its etcd is on plain hosts, and the rest of it in pods: nothing can move"):
+        move(world.run(world.runs(), "restore"))
+    assert world.changes == 0
+    check.refuse_move(runs.step())
+
+
+def test_members_beneath_pods_are_checked_on_their_hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    world = restore_below_pods_in_memory.made(monkeypatch, tmp_path)
+    runs = world.runs()
+    runs.see(etcd2={"refusal": "No route to host"})
+    run = world.run(runs, "restore")
+    (found,) = etcd_checks.of_members(run).problems(run, 1 << 20, 0)
+    assert "host etcd2" in found.where

@@ -7,21 +7,16 @@ What the module removes there is in ``module_utils/test_host_old_data``.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action import restore_on_host
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState
-from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support import restore_below_pods_in_memory
 from ansible_collections.karmada.installer.tests.unit.support.beginnings import begin
 from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_memory import (
     FORMER,
@@ -32,7 +27,7 @@ from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_m
     take_steps,
 )
 from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import Killed
-from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, deployment, remembered
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, remembered
 from ansible_collections.karmada.installer.tests.unit.support.tasks import task
 
 DATA = "/var/lib/karmada/prod/etcd"
@@ -45,36 +40,28 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     return made(monkeypatch, tmp_path)
 
 
-@pytest.fixture
-def old(world: World) -> World:
-    """Hosts of a control plane that was restored and released."""
+@pytest.fixture(params=["on hosts", "beneath pods"])
+def old(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    """Hosts of a control plane that was restored and released, all of it on them or its etcd alone."""
+    above: list[Any] = []
+    if request.param == "on hosts":
+        world = made(monkeypatch, tmp_path)
+    else:
+        world = restore_below_pods_in_memory.made(monkeypatch, tmp_path)
+        above.append(world.host)
 
     def bring_about() -> None:
         take_steps(world, Goal.QUARANTINE)
         take_steps(world, Goal.RELEASE)
 
-    begin("hosts released", (world, world.inside), bring_about)
+    begin(f"{request.param}, released", (world, world.inside, *above), bring_about)
     return world
-
-
-def a_run(runs: Runs, *, check: bool = False) -> Run:
-    found = Run(
-        deployment(),
-        Connection(),
-        operation=cleanup.OPERATION,
-        holder=f"me@{runs.handover._folder.name}",
-        check=check,
-        say=lambda _message: None,
-        place=partial(OnHosts, handover=runs.handover),
-    )
-    found.now = samples.NOW
-    return found
 
 
 def on_host(world: World, runs: Runs, name: str, state: str = "removed", *, check: bool = False) -> dict[str, Any]:
     """Step of the action on a host, whose module works in memory."""
     step: Any = restore_on_host.ActionModule.__new__(restore_on_host.ActionModule)
-    step.karmada, step.variables = a_run(runs, check=check), {"inventory_hostname": name}
+    step.karmada, step.variables = world.run(runs, cleanup.OPERATION, check=check), {"inventory_hostname": name}
     step._task = task(state, check_mode=check)
 
     def module(_module: str, *, state: str, folder: str, used: str = "", aside: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -106,7 +93,7 @@ def clean(
     try:
         for name in world.machines:
             on_host(world, runs, name, "listed", check=check)
-        if not cleanup.begin(a_run(runs, check=check), confirm):
+        if not cleanup.begin(world.run(runs, cleanup.OPERATION, check=check), confirm):
             return []
         if not check:
             world.written(runs)
@@ -116,7 +103,7 @@ def clean(
                 assert found["changed"] == bool(found.get("changes"))
                 changes += [f"{name}: {each}" for each in found.get("changes", ())]
         if not check:
-            cleanup.end(a_run(runs))
+            cleanup.end(world.run(runs, cleanup.OPERATION))
             world.written(runs)
     except Killed:
         pass
@@ -132,8 +119,7 @@ def left(world: World) -> list[dict[str, str]]:
 def assert_cleaned(world: World) -> None:
     assert left(world) == [{"gen-2": "backup"}] * 3
     assert stored(world).aside == ()
-    state = world.stored.state()
-    assert state
+    state = world.state()
     assert (state.journal.operation, state.journal.interrupted) == (cleanup.OPERATION, False)
     before = world.changes
     assert clean(world) == []
@@ -171,9 +157,9 @@ def test_without_its_name_nothing_goes_and_what_would_is_named(old: World, confi
 
 
 def test_a_check_run_names_it_and_changes_nothing(old: World) -> None:
-    before, state = old.changes, old.stored
+    before, state = old.changes, old.state()
     assert clean(old, "", check=True) == [f"{name}: remove directory {DATA}/gen-1" for name in MEMBERS]
-    assert (old.changes, old.stored) == (before, state)
+    assert (old.changes, old.state()) == (before, state)
     assert left(old) == [{"gen-1": "before", "gen-2": "backup"}] * 3
 
 
@@ -189,7 +175,7 @@ def test_a_host_that_cannot_be_looked_at_stops_it_before_anything_goes(old: Worl
     runs = old.runs()
     runs.see(etcd2={"refusal": "it does not answer"})
     with pytest.raises(ProblemsError, match="etcd2"):
-        cleanup.begin(a_run(runs), "prod")
+        cleanup.begin(old.run(runs, cleanup.OPERATION), "prod")
 
 
 def test_in_quarantine_and_on_the_way_back_it_is_refused_and_after_it_the_new_data_goes(
@@ -208,11 +194,10 @@ def test_in_quarantine_and_on_the_way_back_it_is_refused_and_after_it_the_new_da
 
 
 def test_data_in_use_is_never_named_to_a_host(old: World) -> None:
-    state = old.stored.state()
-    assert state
+    state = old.state()
     assert state.restore
     wrong = replace(state, restore=replace(state.restore, aside=("gen-1", "gen-2")))
-    old.stored = Stored().after(wrong, on_hosts=False)
+    old.keep(wrong)
     with pytest.raises(AssertionError, match="data in use"):
         clean(old)
 
@@ -229,7 +214,7 @@ def replaced(world: World) -> World:
         EtcdMemberState("etcd1", id="e1", added=True),
         EtcdMemberState("etcd2", id="a2"),
     )
-    world.stored = Stored().after(remembered(etcd=replace(FORMER, members=members)), on_hosts=False)
+    world.keep(remembered(etcd=replace(FORMER, members=members)))
     folders = {
         "cp1": ("gen-1-c1",),
         "cp2": ("gen-1", "gen-1-b1"),
@@ -270,8 +255,7 @@ def test_a_run_that_is_killed_while_that_goes_is_carried_on_by_the_next(replaced
     assert replaced.changes == before + killed_after + 1, "it was killed"
     clean(replaced)
     assert folders_of(replaced) == KEPT
-    state = replaced.stored.state()
-    assert state
+    state = replaced.state()
     assert (state.journal.operation, state.journal.interrupted) == (cleanup.OPERATION, False)
 
 
@@ -298,9 +282,8 @@ def test_without_the_name_it_says_which_on_which_host_and_how_much_room_they_tak
     ],
 )
 def test_while_a_member_comes_or_goes_nothing_goes(replaced: World, under_way: EtcdMemberState) -> None:
-    state = replaced.stored.state()
-    assert state
-    replaced.stored = Stored().after(replace(state, etcd=state.etcd.with_member(under_way)), on_hosts=False)
+    state = replaced.state()
+    replaced.keep(replace(state, etcd=state.etcd.with_member(under_way)))
     there, before = folders_of(replaced), replaced.changes
     for only_told in (True, False):
         with pytest.raises(ProblemsError, match="etcd1 of etcd's members is to come, or to go"):

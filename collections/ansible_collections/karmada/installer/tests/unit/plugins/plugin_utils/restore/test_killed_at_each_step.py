@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A restore, its release and the way back, each killed when a step was done and before it is on record, step by step.
 
-In both modes, by the worlds of the tests that kill at writes: here each step has its turn, and the end is compared as a
-whole with one that nobody disturbed, or with what was there before. ``RESTORE_MOMENTS=1`` has each step in both modes.
+In pods, on hosts, and in pods above etcd on hosts, by the worlds of the tests that kill at writes: here each step has
+its turn, and the end is compared as a whole with one that nobody disturbed, or with what was there before. With
+``RESTORE_MOMENTS=1`` each step has it in each of these.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
@@ -25,8 +27,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import wo
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import beginning, carry_out
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import Goal, Step
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.support import restore_hosts_in_memory, restore_pods_in_memory
+from ansible_collections.karmada.installer.tests.unit.support import (
+    restore_below_pods_in_memory,
+    restore_hosts_in_memory,
+    restore_pods_in_memory,
+)
 from ansible_collections.karmada.installer.tests.unit.support.copies import copied
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import (
@@ -36,8 +41,8 @@ from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory
     with_another,
 )
 
-IN_PODS, ON_HOSTS = "in pods", "on hosts"
-BOTH = (IN_PODS, ON_HOSTS)
+IN_PODS, ON_HOSTS, ABOVE_HOSTS = "in pods", "on hosts", "in pods above hosts"
+ALL = (IN_PODS, ON_HOSTS, ABOVE_HOSTS)
 UNTIL_QUARANTINE = tuple(Step)[: tuple(Step).index(Step.OPEN)]
 RELEASE = (Step.OPEN, Step.START_ALL, Step.WAKE_AGENTS, Step.LET, Step.BACK_UP_AGAIN, Step.RELEASED)
 WAY_BACK = (
@@ -52,49 +57,49 @@ WAY_BACK = (
 )
 #: Of objects in the host cluster, what each write makes anew.
 OF_THE_MOMENT = ("uid", "resourceVersion", "creationTimestamp")
-#: Parts of a world that change, and copies of them in quarantine, so that not each test has to come there anew.
-CHANGING = {IN_PODS: ("objects", "folders", "serving", "told"), ON_HOSTS: ("machines", "stored", "told")}
+#: Copies of what changes of a world in quarantine, so that not each test has to come there anew.
 QUARANTINED: dict[str, Any] = {}
 INSTALLED: dict[Any, Any] = {}
 UNDISTURBED: dict[tuple[str, Goal], Any] = {}
 
 
-class Mode:
+class Mode(ABC):
     """A control plane in memory, and the runs of playbooks on it."""
 
-    def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        self.name, self.monkeypatch, self.folder = name, monkeypatch, folder
-        self.of: ModuleType = restore_pods_in_memory if name == IN_PODS else restore_hosts_in_memory
+    name: str
+    of: ModuleType
+    #: parts of the world that change
+    changing: Sequence[str]
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.monkeypatch, self.folder = monkeypatch, folder
         # What is random is no difference.
         monkeypatch.setattr(beginning, "secrets", SimpleNamespace(token_hex=lambda size: "7" * size * 2))
         self.anew()
 
     def anew(self) -> None:
         """One that was installed, and that nobody has restored."""
-        if self.name == IN_PODS:
-            self.world: Any = restore_pods_in_memory.made(self.monkeypatch)
-            self._installed()
-        else:
-            self.world = restore_hosts_in_memory.made(self.monkeypatch, self.folder)
-            known = replace(self.state(), endpoint_host="karmada.example.com", endpoint_type="External")
-            self.world.stored = Stored().after(known, on_hosts=False)
+        self.world: Any = self.installed()
 
-    def _installed(self) -> None:
-        """As a run of ours leaves it: with its marks on every object, all of them on record, and nothing unfinished."""
-        if INSTALLED:
-            self.world.objects = copied(INSTALLED)
-            return
-        run = fake_run(restore_pods_in_memory.DOCUMENT, self.world, operation="restore")
-        before, components = run.state.journal, [each.name for each in pod_components(run.spec)]
-        run.apply_to_host_cluster(
-            "install",
-            lambda: [*workloads.file_set_secrets(run.instance, run.layout, run.material), *run.workloads(components)],
-        )
-        with run.recording():
-            run.save(replace(run.state, journal=before))
-        run.close()
-        self.world.told = {"before"}
-        INSTALLED.update(copied(self.world.objects))
+    @abstractmethod
+    def installed(self) -> Any:
+        """Its world."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """What is on record."""
+
+    @abstractmethod
+    def keep(self, state: State) -> None:
+        """Have this on record."""
+
+    @abstractmethod
+    def serving(self) -> set[str]:
+        """Folders of data that members of etcd have read."""
+
+    @abstractmethod
+    def there(self) -> Any:
+        """Components that run and what starts with a host, objects and files by which they run, and etcd's content."""
 
     def run(self, goal: Goal, **asked: Any) -> None:
         self.of.take_steps(self.world, goal, **asked)
@@ -103,22 +108,15 @@ class Mode:
         """Have a part of a restore released there, and another backup that may be restored."""
         self.come_to_quarantine()
         self.run(Goal.RELEASE)
-        state = self.state()
         part = replace(self.recorded(), step=PART_RELEASED, parts={"m1": ()}, aside=())
-        if self.name == IN_PODS:
-            run = fake_run(restore_pods_in_memory.DOCUMENT, self.world, operation="release")
-            with run.recording():
-                run.save(replace(run.state, restore=part, journal=state.journal))
-            run.close()
-        else:
-            self.world.stored = Stored().after(replace(state, restore=part), on_hosts=False)
+        self.keep(replace(self.state(), restore=part))
         with_another(self.monkeypatch)
 
     def come_to_quarantine(self) -> None:
         """Have a restore there that nobody has disturbed until its quarantine."""
         if self.name not in QUARANTINED:
             self.run(Goal.QUARANTINE)
-            QUARANTINED[self.name] = {each: copied(getattr(self.world, each)) for each in CHANGING[self.name]}
+            QUARANTINED[self.name] = {each: copied(getattr(self.world, each)) for each in self.changing}
         for each, found in QUARANTINED[self.name].items():
             setattr(self.world, each, copied(found))
         self.of.assert_quarantined(self.world)
@@ -140,48 +138,14 @@ class Mode:
             yield
         assert reached, f"it never came to {step}"
 
-    def state(self) -> State:
-        if self.name == IN_PODS:
-            return fake_run(restore_pods_in_memory.DOCUMENT, self.world).state
-        found = self.world.stored.state()
-        assert found
-        return found
-
     def recorded(self) -> RestoreState:
         found = self.state().restore
         assert found
         return found
 
-    def serving(self) -> set[str]:
-        """Folders of data that members of etcd have read."""
-        if self.name == IN_PODS:
-            return set(self.world.serving.values())
-        return {each.serving for each in self.world.machines.values() if each.serving}
-
     def before(self) -> Any:
         """What is there and what is on record of all but restores."""
         return self.there(), plain(self.state(), but=("journal", "restore"))
-
-    def there(self) -> Any:
-        """Components that run and what starts with a host, objects and files by which they run, and etcd's content."""
-        if self.name == IN_PODS:
-            served = {member: self.world.folders[member][folder] for member, folder in self.world.serving.items()}
-            return self.world.running(), served, self._objects()
-        return {
-            name: (set(each.running), set(each.enabled), each.folders.get(each.serving), each.authorities)
-            for name, each in self.world.machines.items()
-        }
-
-    def _objects(self) -> dict[Any, Any]:
-        found = {}
-        for key, live in self.world.objects.items():
-            if key[1] == "Pod" or key[3] in ("prod-installer-state", "prod-installer"):
-                continue
-            plain = copied(live)
-            for name in OF_THE_MOMENT:
-                plain["metadata"].pop(name, None)
-            found[key] = plain
-        return found
 
     def ended(self) -> Any:
         """What is there and what is on record, but for who has done it when, and for data that nobody uses."""
@@ -196,6 +160,109 @@ class Mode:
         """Half of new data is not used again: a run that goes on makes the next one."""
         text = f"gen-{self.state().etcd.generation}"
         return _replaced(there, text, "gen-n")
+
+
+class InPods(Mode):
+    """All of it in pods."""
+
+    name, of = IN_PODS, restore_pods_in_memory
+    changing = ("objects", "folders", "serving", "told")
+
+    def installed(self) -> Any:
+        found = restore_pods_in_memory.made(self.monkeypatch)
+        self._install(found)
+        return found
+
+    @staticmethod
+    def _install(world: Any) -> None:
+        """As a run of ours leaves it: with its marks on every object, all of them on record, and nothing unfinished."""
+        if INSTALLED:
+            world.objects = copied(INSTALLED)
+            return
+        run = fake_run(restore_pods_in_memory.DOCUMENT, world, operation="restore")
+        before, components = run.state.journal, [each.name for each in pod_components(run.spec)]
+        run.apply_to_host_cluster(
+            "install",
+            lambda: [*workloads.file_set_secrets(run.instance, run.layout, run.material), *run.workloads(components)],
+        )
+        with run.recording():
+            run.save(replace(run.state, journal=before))
+        run.close()
+        world.told = {"before"}
+        INSTALLED.update(copied(world.objects))
+
+    def state(self) -> State:
+        return fake_run(restore_pods_in_memory.DOCUMENT, self.world).state
+
+    def keep(self, state: State) -> None:
+        run = fake_run(restore_pods_in_memory.DOCUMENT, self.world, operation="release")
+        with run.recording():
+            run.save(state)
+        run.close()
+
+    def serving(self) -> set[str]:
+        return set(self.world.serving.values())
+
+    def there(self) -> Any:
+        served = {member: self.world.folders[member][folder] for member, folder in self.world.serving.items()}
+        return self.world.running(), served, of_pods(self.world.objects)
+
+
+class OnHosts(Mode):
+    """All of it on hosts."""
+
+    name, of = ON_HOSTS, restore_hosts_in_memory
+    changing: Sequence[str] = ("machines", "stored", "told")
+
+    def installed(self) -> Any:
+        found = restore_hosts_in_memory.made(self.monkeypatch, self.folder)
+        found.keep(replace(found.state(), endpoint_host="karmada.example.com", endpoint_type="External"))
+        return found
+
+    def state(self) -> State:
+        found: State = self.world.state()
+        return found
+
+    def keep(self, state: State) -> None:
+        self.world.keep(state)
+
+    def serving(self) -> set[str]:
+        return {each.serving for each in self.world.machines.values() if each.serving}
+
+    def there(self) -> Any:
+        return {
+            name: (set(each.running), set(each.enabled), each.folders.get(each.serving), each.authorities)
+            for name, each in self.world.machines.items()
+        }
+
+
+class AboveHosts(OnHosts):
+    """Etcd on hosts, and the rest in pods above them."""
+
+    name = ABOVE_HOSTS
+    changing = ("machines", "objects", "told")
+
+    def installed(self) -> Any:
+        return restore_below_pods_in_memory.made(self.monkeypatch, self.folder)
+
+    def there(self) -> Any:
+        return super().there(), self.world.host.running(), of_pods(self.world.objects)
+
+
+def of_pods(objects: dict[Any, Any]) -> dict[Any, Any]:
+    """Objects by which pods run."""
+    found = {}
+    for key, live in objects.items():
+        if key[1] == "Pod" or key[3] in ("prod-installer-state", "prod-installer"):
+            continue
+        plain = copied(live)
+        for name in OF_THE_MOMENT:
+            plain["metadata"].pop(name, None)
+        found[key] = plain
+    return found
+
+
+MODES: dict[str, type[Mode]] = {each.name: each for each in (InPods, OnHosts, AboveHosts)}
 
 
 def come_back_to(part: RestoreState, undone: RestoreState) -> RestoreState:
@@ -233,19 +300,19 @@ def _replaced(found: Any, text: str, other: str) -> Any:
 
 
 def by_turns(steps: Sequence[Step]) -> list[tuple[Step, str]]:
-    """Each step in both modes, if every moment is asked for; else in one of them, the next step in the other one.
+    """Each step everywhere, if every moment is asked for; else in one kind of place, the next step in the next kind.
 
     On hosts etcd stops with the step of what needs it; it has one of its own for runs that are killed within that.
     """
     if MOMENTS == 1:
-        return [(step, mode) for step in steps for mode in BOTH if (step, mode) != (Step.STOP_ETCD, ON_HOSTS)]
-    modes = [BOTH[number % len(BOTH)] for number in range(len(steps))]
-    return [(step, IN_PODS if step is Step.STOP_ETCD else mode) for step, mode in zip(steps, modes, strict=True)]
+        return [(step, mode) for step in steps for mode in ALL if (step, mode) != (Step.STOP_ETCD, ON_HOSTS)]
+    modes = [ALL[number % len(ALL)] for number in range(len(steps))]
+    return [(step, ABOVE_HOSTS if step is Step.STOP_ETCD else mode) for step, mode in zip(steps, modes, strict=True)]
 
 
 @pytest.fixture
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mode:
-    return Mode(request.param, monkeypatch, tmp_path)
+    return MODES[request.param](monkeypatch, tmp_path)
 
 
 def undisturbed(mode: Mode, goal: Goal) -> Any:

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restores of a control plane on hosts whose runs are killed at any change, and what members were told by then."""
+"""Restores of a control plane whose etcd is on hosts, and what members were told when runs are killed at any change.
+
+All else is on hosts, too, or in pods above them.
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.turn import Done
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.support import restore_below_pods_in_memory
 from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_memory import (
     FORMER,
     MEMBERS,
@@ -30,7 +35,6 @@ from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_m
     World,
     assert_quarantined,
     assert_undisturbed,
-    everything,
     made,
     stored,
     take_steps,
@@ -38,28 +42,44 @@ from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_m
 from ansible_collections.karmada.installer.tests.unit.support.restores_in_memory import BACKUP, BACKUP_BEFORE, MOMENTS
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, remembered, seen
 
+#: Makes a world that nobody has restored.
+Make = Callable[[pytest.MonkeyPatch, Path], World]
+
+
+@pytest.fixture(params=[made, restore_below_pods_in_memory.made], ids=["on hosts", "above hosts"])
+def make(request: pytest.FixtureRequest) -> Make:
+    found: Make = request.param
+    return found
+
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+def world(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    return make(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def on_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    """All of it on hosts."""
     return made(monkeypatch, tmp_path)
 
 
 def test_a_restore_ends_in_quarantine_and_a_release_lets_it_work(world: World) -> None:
     role = take_steps(world, Goal.QUARANTINE)
     assert_quarantined(world)
-    assert {each.authorities for each in world.api_servers()} == {1}
+    assert not world.knows_agents()
+    assert {each.authorities for each in world.api_servers()} <= {1}
     assert role.taken.index(Step.PREPARE) < role.taken.index(Step.STOP_WRITERS) < role.taken.index(Step.SWITCH)
     assert (stored(world).before, stored(world).former) == (BACKUP_BEFORE, FORMER)
     take_steps(world, Goal.RELEASE)
     assert world.told == {"before", "backup"}
-    assert world.running() == everything()
-    assert {each.authorities for each in world.api_servers()} == {2}
+    assert world.running() == world.components()
+    assert world.knows_agents()
     assert (stored(world).step, stored(world).aside) == ("Released", ("gen-1",))
     assert all("gen-1" in world.machines[name].folders for name in MEMBERS), "data is never deleted"
 
 
-def test_hosts_are_looked_at_twice_while_nobody_is_served(world: World) -> None:
-    role = take_steps(world, Goal.QUARANTINE)
+def test_hosts_are_looked_at_twice_while_nobody_is_served(on_them: World) -> None:
+    role = take_steps(on_them, Goal.QUARANTINE)
     until = role.rests.index(on_hosts.STOPPED)
     assert role.rests[until:] == [on_hosts.STOPPED, on_hosts.STOPPED, on_hosts.ETCD_RESTORED, "stages"]
     assert {Step.SWITCH, Step.START_ETCD, Step.PROVE} <= set(role.taken)
@@ -86,18 +106,17 @@ def test_what_is_done_is_done_once(world: World, goal: Goal) -> None:
 
 
 def test_a_run_that_is_killed_at_any_change_is_gone_on_with_or_taken_back(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    whole = made(monkeypatch, tmp_path)
+    whole = make(monkeypatch, tmp_path)
     take_steps(whole, Goal.QUARANTINE)
     assert whole.changes > 30
     for killed_after in range(0, whole.changes, MOMENTS):
         for goal, holds in ((Goal.QUARANTINE, assert_quarantined), (Goal.UNDO, assert_undisturbed)):
-            here = made(monkeypatch, tmp_path)
+            here = make(monkeypatch, tmp_path)
             take_steps(here, Goal.QUARANTINE, killed_after)
             assert here.told <= {"before"}
-            known = here.stored.state()
-            if goal is Goal.UNDO and (known is None or known.restore is None):
+            if goal is Goal.UNDO and here.state().restore is None:
                 assert_undisturbed(here)  # nothing had begun
                 continue
             take_steps(here, goal)
@@ -105,24 +124,27 @@ def test_a_run_that_is_killed_at_any_change_is_gone_on_with_or_taken_back(
 
 
 def test_the_way_back_that_is_killed_at_any_change_is_gone_on_with(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    whole = made(monkeypatch, tmp_path)
+    whole = make(monkeypatch, tmp_path)
     take_steps(whole, Goal.QUARANTINE)
     begun = whole.changes
     take_steps(whole, Goal.UNDO)
     assert_undisturbed(whole)
     assert stored(whole).aside == ("gen-2",)
     for killed_after in range(0, whole.changes - begun, MOMENTS):
-        here = made(monkeypatch, tmp_path)
+        here = make(monkeypatch, tmp_path)
         take_steps(here, Goal.QUARANTINE)
         take_steps(here, Goal.UNDO, killed_after)
         take_steps(here, Goal.UNDO)
         assert_undisturbed(here)
 
 
-def test_half_of_the_data_is_not_used_and_not_deleted(world: World) -> None:
+def test_half_of_the_data_is_not_used_and_not_deleted(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for killed_after in itertools.count():
+        world = make(monkeypatch, tmp_path)
         take_steps(world, Goal.QUARANTINE, killed_after)
         if "half" in world.machines["etcd1"].folders.values():
             break
@@ -138,13 +160,13 @@ def test_a_host_that_has_made_nothing_stops_it_before_anything_stops(
     monkeypatch.setattr(Role, "prepared", lambda _self: None)
     with pytest.raises(ProblemsError, match="no new data was made on cp1, etcd1, etcd2"):
         take_steps(world, Goal.QUARANTINE)
-    assert world.running() == everything()
+    assert world.running() == world.components()
 
 
-def test_what_runs_nevertheless_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_runs_nevertheless_is_named(on_them: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Role, "on_hosts", lambda *_: None)
     with pytest.raises(ProblemsError, match=r"still running: .*karmada-scheduler on cp1"):
-        take_steps(world, Goal.QUARANTINE)
+        take_steps(on_them, Goal.QUARANTINE)
 
 
 def test_a_target_that_takes_no_backup_of_what_is_there_stops_it_before_anything_stops(
@@ -155,7 +177,7 @@ def test_a_target_that_takes_no_backup_of_what_is_there_stops_it_before_anything
         broken.setattr(Role, "rest", lambda self, *given: (self.troubles.append("it is full"), rest(self, *given))[1])
         with pytest.raises(ProblemsError, match="it is full"):
             take_steps(world, Goal.QUARANTINE)
-    assert world.running() == everything()
+    assert world.running() == world.components()
     take_steps(world, Goal.QUARANTINE)
     told: list[Problem] = []
     monkeypatch.setattr(Run, "tell", lambda _self, problem: told.append(problem))
@@ -191,8 +213,8 @@ def test_content_that_differs_is_looked_at_again_and_then_refused(
     assert not role.action().end(Step.PROVE, Done(last=False)), "the role asks once more"
 
 
-def test_there_is_no_quarantine_with_an_api_server_that_accepts_agents(world: World) -> None:
-    role = Role(world, Goal.QUARANTINE)
+def test_there_is_no_quarantine_with_an_api_server_that_accepts_agents(on_them: World) -> None:
+    role = Role(on_them, Goal.QUARANTINE)
     role.play()
     role.written()
     for status, said in (
@@ -200,7 +222,7 @@ def test_there_is_no_quarantine_with_an_api_server_that_accepts_agents(world: Wo
         (0, "could not be asked"),
         (500, "answers 500"),
     ):
-        again = Role(world, Goal.QUARANTINE)
+        again = Role(on_them, Goal.QUARANTINE)
         again.look()
         again.runs.see(cp2={"restore": {"running": [], "status": status}})
         with pytest.raises(ProblemsError, match=said):

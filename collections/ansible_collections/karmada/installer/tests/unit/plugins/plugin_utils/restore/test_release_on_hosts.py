@@ -33,7 +33,6 @@ from ansible_collections.karmada.installer.tests.unit.support.held_works_in_memo
 from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_memory import (
     Role,
     World,
-    a_run,
     everything,
     made,
     stored,
@@ -263,10 +262,10 @@ def test_it_may_be_taken_back_until_a_part_is_released(
 
 def test_hosts_are_asked_about_what_is_held_alone(both: tuple[World, Inside], monkeypatch: pytest.MonkeyPatch) -> None:
     world, _ = both
-    before = a_run(world, world.runs(), Goal.RELEASE)
+    before = world.run(world.runs(), "release")
     assert on_hosts.admission(before, "cp1") == {}, "nothing is held in that way"
     take_steps(world, Goal.RELEASE, **PART)
-    run = a_run(world, world.runs(), Goal.RELEASE)
+    run = world.run(world.runs(), "release")
     asked = on_hosts.admission(run, "cp2")
     assert asked["url"] == "https://192.0.2.2:5443"
     assert asked["certificate"].encode() == run.snapshot.own_identity.certificate
@@ -286,7 +285,7 @@ def test_a_host_restarts_what_is_to_begin_anew(
 ) -> None:
     world, _ = both
     step: Any = restore_on_host.ActionModule.__new__(restore_on_host.ActionModule)
-    step.karmada, step.variables = a_run(world, world.runs(), Goal.RELEASE), {"inventory_hostname": "cp1"}
+    step.karmada, step.variables = world.run(world.runs(), "release"), {"inventory_hostname": "cp1"}
     step._task = SimpleNamespace(delegate_to=None, check_mode=False)
     given: list[Any] = []
 

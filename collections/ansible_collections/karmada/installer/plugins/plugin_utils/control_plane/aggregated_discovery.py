@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What API servers know of the resources of the aggregated API, before controllers start that depend on it.
+
+An API server that starts reads them at once, often before it knows the Service that leads to them, and then not for a
+minute, though it passes on requests meanwhile (``ApiResources.unread_versions``). A controller manager that starts in
+this minute finds no Clusters and drops what it is told of Works (WorkWithinPushClusterPredicate of Karmada, in
+pkg/util/helper/predicate.go): what nobody changes after that does not come to its member for hours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from ..components.table import KARMADA_AGGREGATED_APISERVER, KARMADA_APISERVER
+from ..kube.apply import Change
+from ..kube.objects import Ref, diff
+from ..run.run import Run
+from . import bootstrap, probes
+
+#: Annotation of the APIService. Any change of that object makes each API server read the resources again.
+READ_AGAIN = "installer.karmada.io/read-again"
+#: An API server reads them again by itself after one minute; clocks of nodes may differ by the rest.
+_LATELY = timedelta(seconds=90)
+#: Time for what an API server is reading already.
+_READING_SECONDS = 1.0
+_LOOK_SECONDS = 0.25
+
+
+def bring_up_to_date(run: Run, registered: Iterable[Change], timeout_seconds: float) -> list[Change]:
+    """Have all API servers read the resources again if one of them may not know them, and wait for one that answers.
+
+    ``registered``: changes that this run has made to APIServices, after which they read as well. Raises ProblemsError
+    if the resources are not known in time.
+    """
+    ref = next(each for each in bootstrap.of_component(KARMADA_AGGREGATED_APISERVER.name) if each.kind == "APIService")
+    reads = any(each.ref == ref and each.action != "unchanged" for each in registered)
+    if _is_known(run) and (reads or not _another_may_not_know(run)):
+        return []
+    changes = [_read_again(run, ref)]
+    servers = run.servers(KARMADA_AGGREGATED_APISERVER.name)
+    probes.aggregated_api_is_found(run.control_plane, timeout_seconds, run.say, servers)
+    return changes
+
+
+def _is_known(run: Run) -> bool:
+    """Look for as long as an API server may need to read."""
+    end = time.monotonic() + _READING_SECONDS
+    while probes.not_found(run.control_plane):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _another_may_not_know(run: Run) -> bool:
+    """Return whether there are several API servers in pods, of which only one has answered, and one is new."""
+    pods = run.host_cluster.list("v1", "Pod", run.namespace, labels=run.instance.pod_selector(KARMADA_APISERVER.name))
+    if len(pods) < 2:
+        return False
+    begin = datetime.now(UTC) + run.host_cluster.clock_ahead() - _LATELY
+    started = [
+        ((container.get("state") or {}).get("running") or {}).get("startedAt")
+        for pod in pods
+        for container in (pod.get("status") or {}).get("containerStatuses") or []
+    ]
+    return any(datetime.fromisoformat(each) > begin for each in started if each)
+
+
+def _read_again(run: Run, ref: Ref) -> Change:
+    run.say(f"having the API servers read the resources of {probes.AGGREGATED} again")
+    with run.writing("control plane: discovery of the aggregated API"):
+        before = run.control_plane.get(ref.api_version, ref.kind, ref.name)
+        annotation = {READ_AGAIN: datetime.now(UTC).isoformat(timespec="milliseconds")}
+        patch = {"metadata": {"annotations": annotation}}
+        after = run.control_plane.patch_merge(ref.api_version, ref.kind, ref.name, None, patch)
+    return Change(ref, "changed", after["metadata"].get("uid"), diff(before, after))
