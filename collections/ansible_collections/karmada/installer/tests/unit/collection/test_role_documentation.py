@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,15 @@ def test_metadata_is_complete(role: str) -> None:
     assert all(entry["short_description"] for entry in entry_points(role).values())
     if "main" in entry_points(role):
         assert meta["galaxy_info"]["description"] == entry_points(role)["main"]["short_description"]
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_files_of_tasks_are_named_from_the_folder_of_the_role(role: str) -> None:
+    """Named from a folder below, one is looked for beside the playbook first, which may have a file of that name."""
+    tasks = ROLES / role / "tasks"
+    named = {
+        found
+        for file in tasks.rglob("*.yml")
+        for found in re.findall(r'_tasks: "?([\w/]+\.yml)', file.read_text(encoding="utf-8"))
+    }
+    assert {each for each in named if not (tasks / each).exists()} == set()
