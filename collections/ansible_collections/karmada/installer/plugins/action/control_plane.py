@@ -56,7 +56,7 @@ class ActionModule(KarmadaAction):
         if stage == "aggregation":
             servers = run.servers(KARMADA_AGGREGATED_APISERVER.name)
             probes.aggregated_api_answers(run.control_plane, timeout, run.say, servers)
-            changes += aggregated_discovery.bring_up_to_date(run, changes, timeout)
+            aggregated_discovery.bring_up_to_date(run, changes, timeout)
         if stage == "admission" and run.spec.installs_crd:
             probes.webhook_judges(run.control_plane, timeout, run.say, run.servers(KARMADA_WEBHOOK.name))
         return changed_result(changes)

@@ -10,14 +10,21 @@ pkg/util/helper/predicate.go): what nobody changes after that does not come to i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from ..components.table import KARMADA_AGGREGATED_APISERVER, KARMADA_APISERVER
-from ..kube.apply import Change
-from ..kube.objects import Ref, diff
+from ..components.table import (
+    KARMADA_AGGREGATED_APISERVER,
+    KARMADA_APISERVER,
+    KARMADA_CONTROLLER_MANAGER,
+    KARMADA_SCHEDULER,
+)
+from ..document import overlay
+from ..kube.apply import Change, compare
+from ..kube.objects import Ref
 from ..run.run import Run
-from . import bootstrap, probes
+from . import bootstrap, differences, probes
 
 #: Annotation of the APIService. Any change of that object makes each API server read the resources again.
 READ_AGAIN = "installer.karmada.io/read-again"
@@ -28,20 +35,22 @@ _READING_SECONDS = 1.0
 _LOOK_SECONDS = 0.25
 
 
-def bring_up_to_date(run: Run, registered: Iterable[Change], timeout_seconds: float) -> list[Change]:
-    """Have all API servers read the resources again if one of them may not know them, and wait for one that answers.
+def bring_up_to_date(run: Run, registered: Iterable[Change], timeout_seconds: float) -> None:
+    """Have all API servers read the resources again, if one may not know them and controllers in pods start next.
 
-    ``registered``: changes that this run has made to APIServices, after which they read as well. Raises ProblemsError
-    if the resources are not known in time.
+    ``registered``: changes that this run has made to APIServices, after which they read as well. What is written for it
+    is taken back. Raises ProblemsError if the resources are not known in time.
     """
     ref = next(each for each in bootstrap.of_component(KARMADA_AGGREGATED_APISERVER.name) if each.kind == "APIService")
     reads = any(each.ref == ref and each.action != "unchanged" for each in registered)
     if _is_known(run) and (reads or not _another_may_not_know(run)):
-        return []
-    changes = [_read_again(run, ref)]
-    servers = run.servers(KARMADA_AGGREGATED_APISERVER.name)
-    probes.aggregated_api_is_found(run.control_plane, timeout_seconds, run.say, servers)
-    return changes
+        return
+    if not _controllers_start(run):
+        return
+    run.say(f"having the API servers read the resources of {probes.AGGREGATED} again")
+    with _changed(run, ref):
+        servers = run.servers(KARMADA_AGGREGATED_APISERVER.name)
+        probes.aggregated_api_is_found(run.control_plane, timeout_seconds, run.say, servers)
 
 
 def _is_known(run: Run) -> bool:
@@ -68,11 +77,23 @@ def _another_may_not_know(run: Run) -> bool:
     return any(datetime.fromisoformat(each) > begin for each in started if each)
 
 
-def _read_again(run: Run, ref: Ref) -> Change:
-    run.say(f"having the API servers read the resources of {probes.AGGREGATED} again")
+def _controllers_start(run: Run) -> bool:
+    """Return whether controllers or schedulers are to become others than they are, or are not ready."""
+    objects = run.workloads([KARMADA_CONTROLLER_MANAGER.name, KARMADA_SCHEDULER.name])
+    return any(differences.differing(compare(run.host_cluster, overlay.laid_over(objects, run.overlays))))
+
+
+@contextmanager
+def _changed(run: Run, ref: Ref) -> Iterator[None]:
+    """Keep the APIService another one than it was."""
+
+    def annotate(value: str | None) -> None:
+        patch = {"metadata": {"annotations": {READ_AGAIN: value}}}
+        run.control_plane.patch_merge(ref.api_version, ref.kind, ref.name, None, patch)
+
     with run.writing("control plane: discovery of the aggregated API"):
-        before = run.control_plane.get(ref.api_version, ref.kind, ref.name)
-        annotation = {READ_AGAIN: datetime.now(UTC).isoformat(timespec="milliseconds")}
-        patch = {"metadata": {"annotations": annotation}}
-        after = run.control_plane.patch_merge(ref.api_version, ref.kind, ref.name, None, patch)
-    return Change(ref, "changed", after["metadata"].get("uid"), diff(before, after))
+        annotate(datetime.now(UTC).isoformat(timespec="milliseconds"))
+        try:
+            yield
+        finally:
+            annotate(None)

@@ -70,7 +70,7 @@ def _in_host_cluster(run: Run) -> Iterator[str]:
     objects = [*run.workloads(wanted), admin_kubeconfig.secret(run)]
     compared = compare(run.host_cluster, overlay.laid_over(objects, run.overlays))
     changes = [each.change for each in compared]
-    yield from _differing(compared)
+    yield from differing(compared)
     yield from (f"{ref} is not on record" for ref in run.unrecorded(changes))
     yield from _unwanted(run.ours_in_host_cluster(removal.unwanted(run, names, changes)))
     if not run.state.etcd.bootstrapped:
@@ -91,7 +91,7 @@ def _outdated_members(run: Run, live: Sequence[Object]) -> Iterator[str]:
 
 def _in_control_plane(run: Run) -> Iterator[str]:
     objects = [each for stage in stages.STAGES for each in stages.objects(run, stage)]
-    yield from _differing(compare(run.control_plane, objects))
+    yield from differing(compare(run.control_plane, objects))
     yield from _unwanted(run.ours_in_control_plane(stages.switched_off(run)))
     probes.aggregated_api_answers(run.control_plane, 0, run.say)
     if run.spec.installs_crd:
@@ -107,10 +107,11 @@ def _file(run: Run) -> Iterator[str]:
 
 def _beside_object(run: Run) -> Iterator[str]:
     beside = admin_kubeconfig.beside_object(run)
-    return _differing(compare(manager.home(run), [beside])) if beside else iter(())
+    return differing(compare(manager.home(run), [beside])) if beside else iter(())
 
 
-def _differing(compared: Iterable[Comparison]) -> Iterator[str]:
+def differing(compared: Iterable[Comparison]) -> Iterator[str]:
+    """Objects that are not as they should be, or not ready, each with its reason."""
     for each in compared:
         if each.change.action != "unchanged" or each.live is None:
             yield f"{each.change.ref} is {'missing' if each.live is None else 'not as it should be'}"
