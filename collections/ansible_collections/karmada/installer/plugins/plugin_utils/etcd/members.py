@@ -16,10 +16,11 @@ from ..components.etcd_state import EtcdMemberState, EtcdState, LeftFolder
 from ..components.table import ETCD
 from ..kube.apply import Change
 from ..kube.errors import Conflict
+from ..kube.objects import Ref
 from ..kube.progress import Progress
 from ..kube.readiness import reason_not_ready
 from ..problems import Problem, ProblemsError, Reason
-from ..render import cluster_layout
+from ..render import cluster_layout, workloads
 from ..run.run import Run
 from . import clients, nodes, patience
 from . import plan_types as steps
@@ -74,9 +75,24 @@ def note(run: Run) -> None:
 def _predicted(run: Run, replace_names: Collection[str]) -> list[Change]:
     known, wanted = [each.name for each in run.state.etcd.members], cluster_layout.etcd_pod_names(run.instance)
     return [
+        *_completed_records_change(run),
         *(change(name, "created") for name in wanted if name not in known),
         *(change(name, "changed") for name in wanted if name in replace_names and name in known),
         *(change(name, "deleted") for name in known if name not in wanted),
+    ]
+
+
+def _completed_records_change(run: Run) -> list[Change]:
+    """Objects whose content depends on IDs of members, where these are not on record yet."""
+    etcd = run.state.etcd
+    completed = replace(etcd, members=tuple(replace(each, id=each.id or "0") for each in etcd.members))
+    before, after = (
+        workloads.component_objects(run.instance, ETCD, run.layout, run.material, each) for each in (etcd, completed)
+    )
+    return [
+        Change(Ref.of(then), "changed")
+        for now, then in zip(before, after, strict=True)
+        if now != then and then["kind"] != "StatefulSet"
     ]
 
 

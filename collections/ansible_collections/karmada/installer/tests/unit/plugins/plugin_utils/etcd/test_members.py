@@ -390,6 +390,18 @@ def test_a_check_tells_who_would_come_and_go_and_writes_nothing() -> None:
     assert world.writes == before
 
 
+def test_a_check_foretells_what_follows_from_ids_that_an_earlier_version_did_not_note() -> None:
+    world = PodsOfEtcd()
+    world.bootstrap(members_in_pods(1))
+    records = tuple(EtcdMemberState(name) for name in members_in_pods(1))
+    stored = samples.state(etcd=EtcdState(token="t", bootstrapped=True, storage="volumeClaim", members=records))
+    run = a_run(world, 1, stored)
+    run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd", "karmada-apiserver"]))
+    told = members.bring_about(fake_run(document(1), world, stored=stored, check=True), TIMEOUT)
+    assert [each.ref for each in told] == [each.ref for each in members.bring_about(run, TIMEOUT)] != []
+    assert members.bring_about(fake_run(document(1), world, check=True), TIMEOUT) == []
+
+
 # -- killed ------------------------------------------------------------------------------------------------------------
 
 
