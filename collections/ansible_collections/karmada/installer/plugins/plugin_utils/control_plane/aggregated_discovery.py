@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Discovery of the aggregated API by API servers, before controllers start that depend on it.
 
-An API server that starts reads its resources at once, often before it knows the Service that leads to them, and then not for a
-minute, though it passes on requests meanwhile (``ApiResources.unread_versions``). A controller manager that starts in
-this minute finds no Clusters and drops what it is told of Works (WorkWithinPushClusterPredicate of Karmada, in
-pkg/util/helper/predicate.go): what nobody changes after that does not come to its member for hours.
+An API server that starts reads its resources at once, often before it knows the Service that leads to them, and then
+not for a minute, though it passes on requests meanwhile (``ApiResources.unread_versions``). A controller manager that
+starts in this minute finds no Clusters and drops what it is told of Works (WorkWithinPushClusterPredicate of Karmada,
+in pkg/util/helper/predicate.go): what nobody changes after that does not come to its member for hours.
 """
 
 from __future__ import annotations
