@@ -89,11 +89,7 @@ def _completed_records_change(run: Run) -> list[Change]:
     before, after = (
         workloads.component_objects(run.instance, ETCD, run.layout, run.material, each) for each in (etcd, completed)
     )
-    return [
-        Change(Ref.of(then), "changed")
-        for now, then in zip(before, after, strict=True)
-        if now != then and then["kind"] != "StatefulSet"
-    ]
+    return [Change(Ref.of(then), "changed") for now, then in zip(before, after, strict=True) if now != then]
 
 
 @dataclass

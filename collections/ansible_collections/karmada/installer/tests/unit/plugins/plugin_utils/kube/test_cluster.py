@@ -101,6 +101,7 @@ def test_who_shows_another_certificate_after_an_answer_is_asked_again() -> None:
         # Nothing has shown that it leads to the right server at all.
         with pytest.raises(api_errors.Unreachable, match="is not signed by the CA"):
             stranger.get_raw("/readyz")
+        assert stranger.counts["retry"] == 0
         told: list[str] = []
 
         def mended(message: str) -> None:
