@@ -30,6 +30,7 @@ from ansible_collections.karmada.installer.tests.unit.support.held_works_in_memo
     space,
     work,
 )
+from ansible_collections.karmada.installer.tests.unit.support.released_parts import assert_killed_part_is_gone_on_with
 from ansible_collections.karmada.installer.tests.unit.support.restore_hosts_in_memory import (
     Role,
     World,
@@ -94,17 +95,7 @@ def test_one_cluster_follows_and_the_other_does_not_until_it_is_released_too(bot
 def test_a_part_that_is_killed_at_any_change_tells_nobody_else_and_is_gone_on_with(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    whole, _ = in_quarantine(monkeypatch, tmp_path)
-    take_steps(whole, Goal.RELEASE, **PART)
-    assert whole.changes > 10
-    for killed_after in range(0, whole.changes, min(MOMENTS, 2)):
-        world, inside = in_quarantine(monkeypatch, tmp_path)
-        take_steps(world, Goal.RELEASE, killed_after, **PART)
-        assert inside.carried_out <= names("m1")
-        take_steps(world, Goal.RELEASE, **PART)
-        assert stored(world).step == PART_RELEASED
-        assert inside.carried_out == names("m1")
-        assert inside.labels() == {space("m2")}
+    assert_killed_part_is_gone_on_with(lambda: in_quarantine(monkeypatch, tmp_path), min(MOMENTS, 2), more_than=10)
 
 
 def test_the_rest_that_is_killed_at_any_change_ends_as_a_full_release(

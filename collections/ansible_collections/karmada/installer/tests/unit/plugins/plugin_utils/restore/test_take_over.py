@@ -337,6 +337,17 @@ class Store:
         sink.write(self.text)
 
 
+def offer_backup(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """Have one backup of another place lie in the target of the run, with a private key here."""
+    target = Store(backup_record.signed(a_record(run), KEY))
+    series = SimpleNamespace(name="disk", schedule=schedule_of("", "24h"))
+    monkeypatch.setattr(check, "_wanted", lambda *_: WantedRestore("moved", "disk"))
+    monkeypatch.setattr(backup_series, "wanted", lambda *_: [series])
+    monkeypatch.setattr(backup_series, "opened", lambda *_: target)
+    monkeypatch.setattr(verify, "verify", lambda *_: [])
+    monkeypatch.setattr(verify, "decrypted", lambda *_: None)
+
+
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run where nothing is yet, for which one backup lies there, with a private key here."""
@@ -345,13 +356,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Run:
         FakeCluster("host cluster", storage_class("disks")),
         operation="restore",
     )
-    target = Store(backup_record.signed(a_record(run), KEY))
-    series = SimpleNamespace(name="disk", schedule=schedule_of("", "24h"))
-    monkeypatch.setattr(check, "_wanted", lambda *_: WantedRestore("moved", "disk"))
-    monkeypatch.setattr(backup_series, "wanted", lambda *_: [series])
-    monkeypatch.setattr(backup_series, "opened", lambda *_: target)
-    monkeypatch.setattr(verify, "verify", lambda *_: [])
-    monkeypatch.setattr(verify, "decrypted", lambda *_: None)
+    offer_backup(monkeypatch, run)
     monkeypatch.setattr(verify, "state_of", lambda *_: replace(THERE, backup_key=KEY))
     monkeypatch.setattr(store, "Lock", lambda *_, **__: NoLock())
     return run

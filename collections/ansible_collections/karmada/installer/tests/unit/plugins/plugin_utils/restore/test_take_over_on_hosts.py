@@ -6,21 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record as backup_record
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import series as backup_series
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup import verify
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.etcd_state import EtcdMemberState, EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import Claim, HandOverState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
-from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import WantedRestore
-from ansible_collections.karmada.installer.plugins.plugin_utils.document.schedule import schedule_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore import check, means_of_place, take_over
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore import means_of_place, take_over
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.check import Asked
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.take_over import TakingOver
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -30,8 +25,7 @@ from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.resto
     KEY,
     MEMBERS,
     SIGNER,
-    Store,
-    a_record,
+    offer_backup,
 )
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.restore.test_take_over import THERE as TAKEN
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import HOSTS, Runs, deployment, seen
@@ -64,13 +58,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
     found = Runs(tmp_path / "run")
     found.see_all(seen(Stored()))
     run = found.step(operation="restore")
-    target = Store(backup_record.signed(a_record(run), KEY))
-    series = SimpleNamespace(name="disk", schedule=schedule_of("", "24h"))
-    monkeypatch.setattr(check, "_wanted", lambda *_: WantedRestore("moved", "disk"))
-    monkeypatch.setattr(backup_series, "wanted", lambda *_: [series])
-    monkeypatch.setattr(backup_series, "opened", lambda *_: target)
-    monkeypatch.setattr(verify, "verify", lambda *_: [])
-    monkeypatch.setattr(verify, "decrypted", lambda *_: None)
+    offer_backup(monkeypatch, run)
     return found
 
 
