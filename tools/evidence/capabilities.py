@@ -49,6 +49,8 @@ CAPABILITIES = (
                  "and nothing that was acknowledged is lost", "pods_etcd_members:changes"),
             _can("From one member to three, five, three and one, five times, while somebody writes; no write fails",
                  "pods_etcd_members:rounds", "hosts_etcd_members:rounds"),
+            _can("From one member to three by a run that is killed and one that goes on; no write fails",
+                 "run_convergence", "hosts_plain"),
             _can("Members come and go, and make room, with 100 MB in each", "pods_etcd_members:large",
                  "hosts_etcd_members:large"),
             _can("All members killed at once, or the data of most of them lost: started in any order, nothing that was "
