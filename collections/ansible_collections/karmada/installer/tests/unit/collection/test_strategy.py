@@ -33,8 +33,9 @@ def test_every_play_names_its_strategy(play: dict[str, Any]) -> None:
 
 
 NAMES = ("cp1", "cp2", "cp3")
-# host_pinned differs from free only in how many hosts begin, and that no play takes either is asked above.
-CONFIGURED = ["strategy = free", "forks = 1"]
+# What somebody may have configured. host_pinned differs from free only in how many hosts begin, and that no play takes
+# either is asked above. All turns are of one playbook: most are taken with one of these settings.
+FREE, ONE_FORK = "strategy = free", "forks = 1"
 
 
 def installed(tmp_path: Path, configured: str, **found: Any) -> tuple[str, list[dict[str, Any]]]:
@@ -64,7 +65,7 @@ def _keeps(step: dict[str, Any]) -> bool:
     return step.get("state") == "kept" or bool(step.get("keep"))
 
 
-@pytest.mark.parametrize("configured", CONFIGURED)
+@pytest.mark.parametrize("configured", [FREE, ONE_FORK])
 def test_hosts_restart_one_after_the_other_and_what_is_done_once_is_done_once(configured: str, tmp_path: Path) -> None:
     outdated = {"changed": True, "outdated": ["karmada-prod-webhook.service"]}
     output, steps = installed(tmp_path, configured, host_components=outdated)
@@ -77,8 +78,7 @@ def test_hosts_restart_one_after_the_other_and_what_is_done_once_is_done_once(co
     assert order[order.index("programs") : order.index("host_programs")].count("journal written") == len(NAMES)
 
 
-@pytest.mark.parametrize("configured", CONFIGURED)
-def test_members_of_etcd_restart_in_the_order_that_is_decided(configured: str, tmp_path: Path) -> None:
+def test_members_of_etcd_restart_in_the_order_that_is_decided(tmp_path: Path) -> None:
     def turn(step: str, host: str) -> dict[str, Any]:
         return {**NO_STEP, "step": step, "host": host, "member": host}
 
@@ -90,17 +90,14 @@ def test_members_of_etcd_restart_in_the_order_that_is_decided(configured: str, t
         NO_STEP,
     ]
     outdated = {"changed": True, "outdated": ["karmada-prod-etcd.service"]}
-    output, steps = installed(tmp_path, configured, host_components=outdated, **{"etcd_members next_restart": decided})
+    output, steps = installed(tmp_path, FREE, host_components=outdated, **{"etcd_members next_restart": decided})
     found = [each for each in turns(steps) if each != "keep"]
     assert found[:4] == ["restart cp2", "restart cp3", "led cp1", "restart cp1"], output
     (asked, *_) = [each for each in given(steps, "etcd_members") if each["state"] == "next_restart"]
     assert asked["outdated"] == [*NAMES]
 
 
-@pytest.mark.parametrize("configured", CONFIGURED)
-def test_each_step_with_members_of_etcd_is_taken_by_one_host_and_then_all_are_asked(
-    configured: str, tmp_path: Path
-) -> None:
+def test_each_step_with_members_of_etcd_is_taken_by_one_host_and_then_all_are_asked(tmp_path: Path) -> None:
     def turn(step: str, host: str) -> dict[str, Any]:
         return {**NO_STEP, "step": step, "host": host, "member": "cp3", "identity": "abc"}
 
@@ -118,7 +115,7 @@ def test_each_step_with_members_of_etcd_is_taken_by_one_host_and_then_all_are_as
     # etcd cannot add it yet, and can then.
     adding = [{"changed": False, "later": "not yet"}, {"changed": True}]
     answers = {"etcd_members next": decided, "etcd_change added": adding, "etcd_change removed": {"changed": True}}
-    output, steps = installed(tmp_path, configured, **answers)
+    output, steps = installed(tmp_path, ONE_FORK, **answers)
     asked, noted = ["asked"] * len(NAMES), ["noted"] * len(NAMES)
     started = ["start cp3"]
     following = [each for name in NAMES for each in (*["kept"] * len(NAMES), f"restart {name}")]
