@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import r
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, first_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason, first_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -89,7 +89,8 @@ def _sound(entries: list[MemberEntry], outcomes: dict[str, Outcome]) -> list[Mem
 def _registration(run: Run, entries: list[MemberEntry], *, noted: bool) -> dict[str, Outcome] | None:
     """Survey every member, and change those that differ, with a record of it.
 
-    None if nothing was changed, because hosts must first record which components restart, and have not (``noted``).
+    None if nothing was changed, because hosts must first record what is about to change, and have not (``noted``): the
+    access to members on which objects are made, and the components that restart.
     """
     if not entries:
         return {}
@@ -109,18 +110,33 @@ def _registration(run: Run, entries: list[MemberEntry], *, noted: bool) -> dict[
     for name, problem in member_plan.same_cluster(identities, registered).items():
         outcomes[name] = Outcome(name)
         outcomes[name].failed_as(BrokenMember.of_problems(name, [problem]))
+    if noted:
+        _leave_unrecorded(run, entries, outcomes)
     work = [entry for entry in entries if _is_due(entry, outcomes[entry.name], run)]
     holders = frozenset[str]().union(*(outcomes[entry.name].holders for entry in work))
     if work and run.check:
         run.go_on_with(former_connections.noted(run, run.state, holders))
-    elif holders and run.store.later and not noted:
-        run.save(_foreseen(run, work, registered, holders))
+    elif run.store.later and not noted and (foreseen := _foreseen(run, work, registered, holders)) != run.state:
+        run.save(foreseen)
         return None
     elif work:
         outcomes.update(_join(run, work, registered, frozenset() if noted else holders))
     if not run.check:
         outcomes.update({each.name: each for each in follow.follow(run, unlisted, registered)})
     return outcomes
+
+
+def _leave_unrecorded(run: Run, entries: list[MemberEntry], outcomes: dict[str, Outcome]) -> None:
+    """Fail members that could not be looked at when the records were made which hosts have now.
+
+    A run that was killed after changing such a member would leave objects on it that no other run knows of.
+    """
+    for name in (entry.name for entry in entries if entry.name not in run.state.members):
+        if not outcomes[name].problem:
+            what = "it could be looked at only after the hosts had recorded which members this run joins"
+            where, remedy = f"spec.members[{name}]", "see that it answers each time"
+            found = Problem(what, where, remedy, reason=Reason.MEMBER_UNREACHABLE)
+            outcomes[name].failed_as(BrokenMember.of_problems(name, [found]))
 
 
 def _is_due(entry: MemberEntry, outcome: Outcome, run: Run) -> bool:

@@ -59,7 +59,7 @@ options:
   noted:
     description: >-
       For a control plane on plain hosts with O(stage=registration), that hosts know what this step has noted for them
-      before (RV(to_note)).
+      before (RV(to_note)). Members that it has not are left alone, and are among the broken ones.
     type: bool
     default: false
   on_record:
@@ -177,8 +177,9 @@ not_ready:
   sample: []
 to_note:
   description: >-
-    Whether nothing was changed, because the hosts of a control plane on plain hosts have to know before what is to
-    start again. When M(karmada.installer.journal) has told them, the step is done once more, with O(noted).
+    Whether nothing was changed, because the hosts of a control plane on plain hosts have to know before on which
+    members something is made, and what is to start again. When M(karmada.installer.journal) has told them, the step is
+    done once more, with O(noted).
   returned: always
   type: bool
   sample: false

@@ -29,8 +29,9 @@ Components with a connection to a member whose address, credentials or mode chan
 (``former_connections``). The state counts this for each component, before the connection changes. The count is rendered
 as an annotation of the pods or into the hash of a unit, so that it is a difference like any other; ``restartsDue``
 lists the restarts that no run has completed yet. On hosts a state exists once ``journal`` has written it, so there
-``registration`` runs twice: first it only records what must restart (``to_note``); once the hosts have the record, it
-runs again and changes things; then come the restarts, host after host, and the stage ``agents``.
+``registration`` runs twice: first it only records which members are about to change, and what must restart
+(``to_note``); once the hosts have the record, it runs again and changes things; then come the restarts, host after
+host, and the stage ``agents``. The second time it leaves a member alone that is not on record by then.
 
 Order of leaving
 ----------------

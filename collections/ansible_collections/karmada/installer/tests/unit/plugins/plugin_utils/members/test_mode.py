@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action import member_join as join_action
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry, Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import FORMER_MODE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import MEMBER_NAMESPACE
@@ -108,6 +109,44 @@ def test_killed_at_any_write_and_run_again_it_is_in_its_mode(
         site.assert_in(after)
         assert site.run(after) == [], f"killed after {allowed} writes"
         assert site.kept() == first
+
+
+@pytest.mark.parametrize("entry", [PUSH, PULL, ON_HOSTS], ids=["push", "pull", "on hosts"])
+@pytest.mark.parametrize("kind", [Site, SiteOnHosts])
+def test_a_join_killed_at_any_write_has_recorded_the_member_before_anything_was_on_it(
+    kind: type[Site], entry: Object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that knows of it removes what is there, also when the document has forgotten the member."""
+    site = kind(monkeypatch)
+    site.writes_left[0] = FOREVER
+    site.run(entry)
+    site.assert_in(entry)
+    writes, begun = FOREVER - site.writes_left[0], 0
+    for allowed in range(writes):
+        site = kind(monkeypatch)
+        before = set(site.member.objects)
+        site.writes_left[0] = allowed
+        with pytest.raises(Killed):
+            site.run(entry)
+        if set(site.member.objects) == before:
+            continue
+        begun += 1
+        assert site.remembered.members == {"m1": registration.record(MemberEntry(entry))}, f"after {allowed} writes"
+    assert begun > 4
+
+
+def test_a_member_that_hosts_have_not_recorded_is_left_alone_until_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = SiteOnHosts(monkeypatch)
+    before, run = set(site.member.objects), site.of(PUSH)
+    # It could not be looked at when the others were recorded.
+    found = join_action._registration(run, list(run.spec.members), noted=True)
+    assert found
+    assert "only after the hosts had recorded" in found["m1"].problem
+    assert found["m1"].next_step == "see that it answers each time; then run again"
+    assert set(site.member.objects) == before
+    assert site.inside.names("Cluster") == set()
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["at its address", "at a new address"])
