@@ -67,9 +67,8 @@ class ActionModule(HostAction):
             balances = self.view.is_load_balancer and _is_right(found, self.view.load_balancer_tree())
             self.note(differs=bool(found.get("changed")), balances=balances)
         elif arguments["state"] == "present" and not self._task.check_mode and not found.get("failed"):
-            # The next step needs the keys that this one has written.
-            files = {file["path"]: file["content"] for file in tree["files"]}
-            self.note(files={**self.seen.files, **files})
+            # Later steps need the keys that this one has written, and go by what it has removed.
+            self.note(**self.seen.after(tree))
         if found.get("units"):
             self.note_units(found["units"])
 

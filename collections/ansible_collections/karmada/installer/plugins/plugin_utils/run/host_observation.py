@@ -7,7 +7,7 @@ The ``Handover`` keeps them as JSON whose keys are the names of the fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypedDict
 
 from .plain import Record
@@ -145,7 +145,7 @@ class HostObservation:
     #: our clock when the question was sent and when the answer had arrived, seconds since 1970; ``host_observe``
     asked: float = 0.0
     answered: float = 0.0
-    #: facts of the machine; ``host_observe``
+    #: facts of the machine; ``host_observe``, of units and users ``host_components``
     facts: HostFacts | None = None
     #: files of our components: path → base64; ``host_observe``, ``host_components``
     files: Mapping[str, str] = field(default_factory=dict)
@@ -202,6 +202,19 @@ class HostObservation:
     def plain(self) -> dict[str, Any]:
         """JSON form."""
         return {name: _plain(value) for name, value in vars(self).items()}
+
+    def after(self, tree: Mapping[str, Any]) -> Notes:
+        """Fields that differ once the host has this tree (``module_utils.host_tree``), with what it removes."""
+        absent = tree["absent"]
+        gone = tuple(f"{folder}/" for folder in absent["folders"])
+        left = {path: content for path, content in self.files.items() if not path.startswith(gone)}
+        found: Notes = {"files": {**left, **{file["path"]: file["content"] for file in tree["files"]}}}
+        if self.facts:
+            ended = {part: {each["name"] for each in absent[part]} for part in ("units", "users")}
+            units = {name: unit for name, unit in self.facts.units.items() if name not in ended["units"]}
+            users = {name: comment for name, comment in self.facts.users.items() if name not in ended["users"]}
+            found["facts"] = replace(self.facts, units=units, users=users)
+        return found
 
 
 class Notes(TypedDict, total=False):

@@ -108,14 +108,21 @@ class OnHosts(Place):
         return table.member_places(self.facts.spec, state.member_places)
 
     def member_places_left(self, run: Run) -> Mapping[str, int]:
-        """Places without those of members that have left, once every host matches the document; else all places."""
+        """Places without those of members of which nothing is left; all places if a host is out of reach or leaves."""
         places, state = self.member_places(run.state), run.state
         if run.leaving or any(self.trouble_of(name) for name in self.hosts):
             return places
         # The agent of a member that could not leave is still at work.
         leaving = {name for name in state.members if state.member(name).agent_hosts}
         there = {*members_on_hosts(self.facts.spec), *state.pushed_members(self.facts.spec), *leaving}
-        return {member: place for member, place in places.items() if member in there}
+        # So are its components where a run took only a part of the steps for members.
+        return {member: place for member, place in places.items() if member in there or self._may_be_left(run, member)}
+
+    def _may_be_left(self, run: Run, member: str) -> bool:
+        """Return whether any host may still have a component of its own of this member."""
+        own = [each for each in component_hosts.all_components(run.instance) if each.member == member]
+        ends = [units.ended(run.instance, each) for each in own]
+        return any(run.on_host(name).may_have(end) for name in self.hosts for end in ends)
 
     def addresses(self, seen: Snapshot) -> Addresses:
         """Addresses on loopback: each API server uses the helpers of its own host."""

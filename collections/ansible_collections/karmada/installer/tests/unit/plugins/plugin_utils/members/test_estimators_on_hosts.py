@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action import host_components
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import estimators
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import Asked
 from ansible_collections.karmada.installer.tests.unit.support.estimators import (
     ON,
     ROW,
@@ -79,6 +82,41 @@ def test_ports_stay_when_another_member_leaves_and_its_end_comes_to_every_host(r
     assert len(found["absent"]["users"]) == 1
     runs.step(on_hosts("m2", "m3")).finish()
     assert runs.step(on_hosts("m2", "m3")).state.member_places == {"m2": 1, "m3": 2}
+
+
+def left_by(run: Run, member: str, what: str) -> Object:
+    """Observation of a host that still has this of the estimator of a member."""
+    (row,) = (each for each in component_hosts.all_components(run.instance) if each.name == f"{ROW}-{member}")
+    end = render.ended(run.instance, row)
+    if what == "folders":
+        return {"files": {f"{end['folders'][0]}/member/member.config": "MQ=="}}
+    (named,) = end[what]
+    of_ours = OWNER if what == "users" else {"owner": OWNER, "description": ""}
+    return {"facts": {"architecture": "x86_64", what: {named["name"]: of_ours}}}
+
+
+@pytest.mark.parametrize("what", ["units", "users", "folders"])
+@pytest.mark.parametrize(
+    ("answer", "places"),
+    [(None, {"m1": 0, "m2": 1}), ({"failed": True}, {"m1": 0, "m2": 1}), ({"changed": True}, {"m2": 1})],
+    ids=["left out by a tag", "it has failed", "it has ended there"],
+)
+def test_a_place_is_kept_until_the_estimator_of_a_member_that_has_left_has_ended_on_every_host(
+    answer: Object | None, places: dict[str, int], what: str, runs: Runs
+) -> None:
+    """Without its place no later run, and no uninstall, would know of the unit, and another would get its ports."""
+    runs.see_all(seen(Stored(8).after(remembered(member_places={"m1": 0, "m2": 1}))))
+    runs.see(cp2=left_by(runs.step(on_hosts("m2")), "m1", what))
+    if answer:
+        run = runs.step(on_hosts("m2"))
+        run.place.hand_on_members(run, {"m2": b"2"}, [])
+        step = Asked(host_components.ActionModule, runs.step(on_hosts("m2")), "cp2", answer)
+        step.perform(components=[ROW], state="present", restart=True, wait_for="all", timeout=1)
+    assert runs.step(on_hosts("m2")).finish()
+    last = runs.step(on_hosts("m2"))
+    assert last.state.member_places == places
+    units = [unit["name"] for unit in render.skeleton(last.instance)["units"]]
+    assert ("karmada-prod-scheduler-estimator-m1.service" in units) is ("m1" in places), "an uninstall goes by these"
 
 
 def test_a_host_that_has_all_of_it_is_left_alone_and_a_new_token_is_not_missed(runs: Runs) -> None:
