@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import agent_ide
 from ..api_object import Object
 from ..components.flags import AGENT_IDENTITY
 from ..components.instance import Instance
+from ..components.spec import MemberEntry
 from ..components.table import KARMADA_AGENT
 from ..components.types import MEMBER_NAMESPACE, SYSTEM_NAMESPACE, KeyPair, Layout, settings_of
 from ..control_plane.bootstrap import AGENT_GROUP, AGENT_PREFIX, SYSTEM_LABEL, owner_labels
@@ -59,6 +60,13 @@ _SHORTEST_SECONDS = 600
 _LAST_PART = 10
 #: All addresses of the pod, of both IP families.
 _ANY_ADDRESS = ""
+
+
+def log_of(instance: Instance, entry: MemberEntry) -> str:
+    """Command that shows the log of a member's agent, and where it is run; ``entry`` is listed or on record."""
+    if entry.agent_hosts:
+        return f"journalctl -u karmada-{instance.object_name(f'agent-{entry.name}')} on {', '.join(entry.agent_hosts)}"
+    return f"kubectl logs -n {MEMBER_NAMESPACE} deployment/{ROW.name} on the member"
 
 
 class _Dumper(yaml.SafeDumper):

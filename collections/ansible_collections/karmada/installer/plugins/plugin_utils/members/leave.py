@@ -200,7 +200,7 @@ def _withdraw(
             Problem(
                 what=f"the control plane does not find it ready, so it could not {doing} ({reason})",
                 where=f"Cluster {name} in the control plane",
-                remedy=f"see why {agent.DEPLOYMENT} on the member does not report"
+                remedy=f"see why its agent does not report ({agent.log_of(run.instance, entry)})"
                 if _pulls(cluster)
                 else "let the control plane reach the member",
                 reason=Reason.MEMBER_NOT_READY,
@@ -213,7 +213,7 @@ def _withdraw(
         _retain(run.control_plane, name, deadline)
     settled = _Settled(member) if retained else None
     if _pulls(cluster) and not member_works.is_going(cluster):
-        _see_works_go(run.control_plane, name, deadline, settled)
+        _see_works_go(run, entry, deadline, settled)
     _delete(run.control_plane, cluster)
     _see_it_go(run, cluster, deadline, settled)
 
@@ -240,11 +240,12 @@ def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
         _on_each(works, lambda work: _patch(control_plane, work, patch))
 
 
-def _see_works_go(control_plane: Cluster, name: str, deadline: float, settled: _Settled | None) -> None:
+def _see_works_go(run: Run, entry: MemberEntry, deadline: float, settled: _Settled | None) -> None:
     """Delete every Work of a member with an agent that applies it, and wait until all are gone.
 
     Deleting the Cluster first would delete the namespace of the agent's rights on Works, maybe before the last Work.
     """
+    control_plane, name = run.control_plane, entry.name
     space = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
     if space is None or member_works.is_going(space):
         return
@@ -258,7 +259,7 @@ def _see_works_go(control_plane: Cluster, name: str, deadline: float, settled: _
                     what=f"{len(works)} Works are left, which its agent does not finish "
                     f"(for {member_works.told(works) or 'Karmada itself'})",
                     where=f"namespace {space['metadata']['name']} in the control plane",
-                    remedy=f"see what the agent on the member says of them (kubectl logs), {_MORE_TIME}",
+                    remedy=f"see what its agent says of them ({agent.log_of(run.instance, entry)}), {_MORE_TIME}",
                     reason=Reason.REMOVAL_BLOCKED,
                 ),
                 consequence="nothing was forced, and nothing new is propagated to the member",

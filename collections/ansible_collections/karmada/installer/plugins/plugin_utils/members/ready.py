@@ -12,7 +12,7 @@ from ..kube.objects import Ref
 from ..kube.wait import NotReady, wait_until
 from ..problems import ProblemsError
 from ..run.run import Run
-from . import agent_join, registration
+from . import agent, agent_join, registration
 from .join import Outcome, connected, of_each
 
 
@@ -40,14 +40,14 @@ def wait_ready(run: Run, entries: Sequence[MemberEntry], timeout: float) -> list
         served_by = {ref: looks for ref, name in targets.items() if name not in {each.name for each in pulling}}
         wait_until(run.control_plane, targets, timeout=timeout, progress=run.say, served_by=served_by)
     except NotReady as error:
-        on_hosts = {entry.name: ", ".join(entry.agent_hosts) for entry in entries if entry.agent_hosts}
+        on_hosts = {entry.name: entry for entry in entries if entry.agent_hosts}
         for ref in (ref for ref in targets if ref in error.reasons):
             outcome = outcomes[targets[ref]]
             outcome.fail(error.about(ref, served_by.get(ref)))
             outcome.unready = True
             if outcome.name in on_hosts:
-                journal = f"journalctl -u karmada-{run.instance.object_name(f'agent-{outcome.name}')}"
-                outcome.next_step = f"see what its agent says ({journal} on {on_hosts[outcome.name]}), then run again"
+                log = agent.log_of(run.instance, on_hosts[outcome.name])
+                outcome.next_step = f"see what its agent says ({log}), then run again"
     except ApiError as error:
         for name in sound:
             outcomes[name].fail(error)

@@ -62,12 +62,25 @@ def test_one_in_mode_pull_killed_at_any_write_comes_to_the_same_end(
     assert world.applications == (APPLICATIONS if on_leave == "Retain" else set())
 
 
-def test_an_agent_that_does_not_finish_its_works_is_told_before_the_cluster_goes(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("hosts", "log"),
+    [
+        ([], "(kubectl logs -n karmada-cluster deployment/karmada-agent on the member)"),
+        (["gw1", "gw2"], "(journalctl -u karmada-prod-agent-m1 on gw1, gw2)"),
+    ],
+    ids=["on the member", "on hosts"],
+)
+@pytest.mark.parametrize("ready", [True, False], ids=["its Works stay", "it does not report"])
+def test_an_agent_that_does_not_do_its_part_is_told_with_its_log_before_the_cluster_goes(
+    ready: bool, hosts: list[str], log: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(monkeypatch, "Delete", pull=True)
+    world = World(monkeypatch, "Delete", pull=True, ready=ready)
+    known = {**world.state.members["m1"], **({"agentHosts": hosts} if hosts else {})}
+    world.state = state(members={"m1": known}, owned=world.state.owned)
     world.control_plane.reaches = False
-    assert "Works are left, which its agent does not finish" in world.leave(timeout=10).problem
+    outcome = world.leave(timeout=10)
+    assert ("Works are left, which its agent does not finish" in outcome.problem) is ready
+    assert log in outcome.next_step
     assert world.control_plane.names("Cluster") == {"m1"}
 
 
