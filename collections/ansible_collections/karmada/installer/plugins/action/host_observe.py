@@ -59,6 +59,9 @@ class ActionModule(HostAction):
             asked = time.time()
             found, refusal = self._ask(question)
         answered = time.time()
+        if lock and refusal and found and not found.get("holder"):
+            # It could be locked, and not be read: this run does nothing there, and must not keep others from it.
+            self._ask({**question, "state": "released"})
         seen: dict[str, Any] = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}
         self.note(refusal=refusal)
         if not refusal:

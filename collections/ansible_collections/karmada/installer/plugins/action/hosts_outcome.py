@@ -26,14 +26,17 @@ class ActionModule(KarmadaAction):
         if run.place.in_pods and not in_trouble:
             # The failure is in the pods above, and was reported.
             return {"changed": False}
-        observed, reached = {name: run.observed[name] for name in hosts}, _reached(run)
+        observed, reached = {name: run.observed[name] for name in hosts}, _reached(run, in_trouble)
         if found := host_outcome.problems(hosts, observed, reached, run.spec.ssh_user):
             raise ProblemsError(found, reached.value)
         return {"changed": False}
 
 
-def _reached(run: Run) -> Reached:
+def _reached(run: Run, in_trouble: bool) -> Reached:
+    """Progress of this run; ``in_trouble`` says whether a host was lost or could not carry out a step."""
     journal = run.stored_state.journal if run.stored_state else None
-    if journal is None or journal.run != run.holder:
-        return Reached.NO_CHANGE
-    return Reached.PART if journal.interrupted else Reached.END
+    if journal is not None and journal.run == run.holder:
+        return Reached.PART if journal.interrupted else Reached.END
+    # Members and what is inside a control plane are changed without a journal on hosts.
+    changed = run.handover.changes or any(each.done for each in run.observed.values())
+    return Reached.PART if in_trouble and changed and not run.check else Reached.NO_CHANGE

@@ -132,10 +132,12 @@ class OnHost(HostCopy):
             if not seen.stored.serial:
                 return {"changed": False}
             state = "absent"
-        stored = self.state_of_run(needed=arguments["required"])
-        if self._task.check_mode or (state != "released" and stored is None):
+        releases = state == "released"
+        writes = state == "written" or (releases and arguments.get("write", False))
+        # A host is also released where no state counts: that is why the run has ended.
+        stored = self.state_of_run(needed=arguments["required"]) if writes or not releases else None
+        if self._task.check_mode or (not releases and stored is None):
             return {"changed": False}
-        writes = state == "written" or (state == "released" and arguments.get("write", False))
         lacks = writes and self.state_to_write(needed=arguments["required"]) is not None
         if stored and state == "written" and not lacks:
             return {"changed": False}

@@ -107,6 +107,31 @@ def release(system: System, instance: str, holder: str) -> None:
                 path.parent.rmdir()
 
 
+@contextlib.contextmanager
+def shared(system: System, *, alone: bool = False) -> Iterator[None]:
+    """Look at what all control planes of the host share, such as programs; ``alone``: change it, and nobody looks.
+
+    Whoever has a lock on the host waits here for others that have one. Nobody does before the first lock since a boot.
+    """
+    try:
+        descriptor = os.open(system.path(LOCK_FOLDER), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def others_at_work(system: System, instance: str) -> list[str]:
+    """Control planes but this one that a living run has the lock of, on this host."""
+    paths = sorted(system.path(LOCK_FOLDER).glob("*.lock"))
+    now, found = clock(), {path.stem: _content(path) for path in paths}
+    return [name for name, record in found.items() if name != instance and _is_living(record, now)]
+
+
 class _GoneError(LockedError):
     """There is no lock."""
 
@@ -118,12 +143,17 @@ def _lost(instance: str, holder: str) -> LockedError:
     return _GoneError(f"{begins}: the host was booted, or another run has been there meanwhile; run again")
 
 
-def _refuse_living(found: dict[str, Any] | None, instance: str, known: tuple[str, str], now: float) -> None:
-    """Raise LockedError if the lock has a holder that is not ``known`` and not silent for too long.
+def _is_living(found: dict[str, Any] | None, now: float) -> bool:
+    """Return whether the lock has a holder that is not silent for too long.
 
     A time far in the future is not of this boot's clock; a lock that only it could renew would never become free.
     """
-    if found and found["holder"] not in known and abs(now - found["renewed"]) < found["silence"]:
+    return found is not None and abs(now - found["renewed"]) < found["silence"]
+
+
+def _refuse_living(found: dict[str, Any] | None, instance: str, known: tuple[str, str], now: float) -> None:
+    """Raise LockedError if the lock has a holder that is not ``known`` and lives."""
+    if found and found["holder"] not in known and _is_living(found, now):
         silent = max(now - found["renewed"], 0)
         raise LockedError(
             f"{found['holder']} is working on {instance} "

@@ -16,6 +16,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import (
     UNIT_FOLDER,
     HostError,
@@ -45,15 +46,21 @@ def install(system: System, programs: list[Program], arrived: dict[str, str]) ->
     No running program is overwritten: the new file takes its name, and the process keeps the old one until a restart.
     """
     for program in programs:
-        target = system.path(program["path"])
-        beside, fresh = target.with_name(f".{target.name}.new"), target.with_name(f"{RECORD}.new")
-        try:
-            with writing(target):
-                _install_one(program, Path(arrived[program["sha256"]]), target, beside, fresh)
-        finally:
-            for half in (beside, fresh):
-                half.unlink(missing_ok=True)
-            _remove_empty(target.parent, target.parent.parent)
+        # Another control plane may need the same one at the same moment.
+        with host_lock.shared(system, alone=True):
+            _install_whole(system, program, Path(arrived[program["sha256"]]))
+
+
+def _install_whole(system: System, program: Program, arrived: Path) -> None:
+    target = system.path(program["path"])
+    beside, fresh = target.with_name(f".{target.name}.new"), target.with_name(f"{RECORD}.new")
+    try:
+        with writing(target):
+            _install_one(program, arrived, target, beside, fresh)
+    finally:
+        for half in (beside, fresh):
+            half.unlink(missing_ok=True)
+        _remove_empty(target.parent, target.parent.parent)
 
 
 def _install_one(program: Program, arrived: Path, target: Path, beside: Path, fresh: Path) -> None:
@@ -70,22 +77,32 @@ def _install_one(program: Program, arrived: Path, target: Path, beside: Path, fr
     fresh.rename(record)
 
 
-def remove_unused(system: System, folder: str, check: bool = False) -> list[str]:
-    """Remove versions that we installed and that no unit of this host names; returns their folders."""
+def remove_unused(system: System, folder: str, instance: str, check: bool = False) -> list[str]:
+    """Remove versions that we installed and that no unit of this host names; returns their folders.
+
+    None while a run works on another control plane than ``instance``: its units may be about to name one.
+    """
+    with host_lock.shared(system, alone=True):
+        if host_lock.others_at_work(system, instance):
+            return []
+        gone = _unused(system, folder)
+        if not check:
+            for each in gone:
+                shutil.rmtree(each)
+            if gone:
+                _remove_empty(system.path(folder))
+    return [f"{folder}/{each.name}" for each in gone]
+
+
+def _unused(system: System, folder: str) -> list[Path]:
     named = "\n".join(
         unit.read_text(errors="replace") for unit in system.path(UNIT_FOLDER).glob("*.service") if unit.is_file()
     )
-    gone = [
+    return [
         each
         for each in sorted(system.path(folder).glob("*/"))
         if _is_ours(each) and f"{folder}/{each.name}/" not in named
     ]
-    if not check:
-        for each in gone:
-            shutil.rmtree(each)
-        if gone:
-            _remove_empty(system.path(folder))
-    return [f"{folder}/{each.name}" for each in gone]
 
 
 def _is_ours(folder: Path) -> bool:

@@ -32,7 +32,6 @@ import base64
 import contextlib
 import errno
 import os
-import shutil
 import stat
 import tempfile
 import time
@@ -41,6 +40,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ansible_collections.karmada.installer.plugins.module_utils import host_folders
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import (
     UNIT_FOLDER,
     HostError,
@@ -182,25 +182,15 @@ def wait_until_healthy(
 def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
     """Remove units, folders and users of the tree, as far as they carry its owner."""
     changes = _remove_units(system, tree, check) + _halves(system, tree, check)
-    folders = tree["folders"]
-    for folder in folders:
-        path = system.path(folder)
-        within_another = any(folder.startswith(f"{each}/") for each in folders)
-        if within_another:
-            continue
-        if path.is_dir():
-            changes.append(Change("remove " + folder))
-            if not check:
-                shutil.rmtree(path)
+    users = [user["name"] for user in tree["users"] if tree["owner"] in (system.user_comment(user["name"]) or "")]
+    changes += [Change("remove " + path) for path in host_folders.remove(system, tree["folders"], users, check)]
+    for folder in [] if check else tree["folders"]:
+        # Even if the folder is gone already: with the last one in it, or in a run that was killed here.
+        _remove_if_empty(system.path(folder).parent)
+    for name in reversed(users):
+        changes.append(Change("remove user " + name))
         if not check:
-            # Even if the folder is gone already: with the last one in it, or in a run that was killed here.
-            _remove_if_empty(path.parent)
-    for user in reversed(tree["users"]):
-        comment = system.user_comment(user["name"])
-        if comment is not None and tree["owner"] in comment:
-            changes.append(Change("remove user " + user["name"]))
-            if not check:
-                system.command("userdel", user["name"])
+            system.command("userdel", name)
     return changes
 
 
@@ -253,7 +243,7 @@ def _directories(system: System, tree: Tree, check: bool) -> list[Change]:
     changes = []
     for directory in tree["directories"]:
         path = system.path(directory["path"])
-        if _is_link_of_others(path):
+        if host_folders.is_link_of_others(path):
             raise HostError(f"{path} is a link that is not root's: see who put it there, and remove it")
         if not path.is_dir():
             changes.append(Change("create directory " + directory["path"]))
@@ -317,15 +307,6 @@ def _content(path: Path) -> bytes | None:
         raise
     with os.fdopen(descriptor, "rb") as file:
         return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-
-
-def _is_link_of_others(path: Path) -> bool:
-    """Return whether this is a link made by others than root (or our user), which must not be followed."""
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return False
-    return stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid())
 
 
 def _ids(system: System, wanted: dict[str, Any]) -> tuple[int, int] | None:

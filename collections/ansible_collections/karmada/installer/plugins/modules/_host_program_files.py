@@ -41,7 +41,9 @@ options:
     type: dict
     default: {}
   state:
-    description: V(absent) removes the versions that no unit of the host names.
+    description: >-
+      V(absent) removes the versions that no unit of the host names; none while a run works on another control plane
+      there.
     type: str
     choices: [present, absent]
     default: present
@@ -123,7 +125,7 @@ def main() -> None:
 def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, Any]:
     with host_module.working(system, wanted, check):
         if wanted["state"] == "absent":
-            gone = host_program_files.remove_unused(system, "/usr/local/lib/karmada", check)
+            gone = host_program_files.remove_unused(system, "/usr/local/lib/karmada", wanted["name"], check)
             return {"changed": bool(gone), "removed": gone}
         programs = wanted["programs"]
         if not check:

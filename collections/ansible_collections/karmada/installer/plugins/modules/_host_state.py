@@ -192,12 +192,14 @@ def _perform(system: System, wanted: dict[str, Any], check: bool) -> dict[str, A
                 return {"changed": host_state.remove_state(system, name, check)}
             if state == "kept":
                 return {"changed": False}
+    with host_lock.shared(system):
+        programs = host_program_files.intact(system, "/usr/local/lib/karmada")
     return {
         "changed": False,
         "stored": host_state.read_state(system, name),
         "files": host_state.read_files(system, f"/etc/karmada/{name}"),
         "facts": host_state.facts(system, wanted["address"], wanted["folders"], wanted["virtual_ip"]),
-        "programs": host_program_files.intact(system, "/usr/local/lib/karmada"),
+        "programs": programs,
     }
 
 

@@ -15,7 +15,9 @@ description:
     arrives; one that was touched since is sent again.
 options:
   state:
-    description: V(absent) removes the versions that no unit of the host names.
+    description: >-
+      V(absent) removes the versions that no unit of the host names; none while a run works on another control plane
+      there.
     type: str
     choices: [present, absent]
     default: present

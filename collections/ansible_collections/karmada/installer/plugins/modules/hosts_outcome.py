@@ -10,8 +10,9 @@ version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
-    The last step of a run on plain hosts. It fails if the run has opened the journal and not closed it, or has lost a
-    host, and says of each host what is done there, what is not, and why. It changes nothing.
+    The last step of a run on plain hosts. It fails if the run has opened the journal and not closed it, has lost a
+    host, or has changed something and a host could not carry out its step; and says of each host what is done there,
+    what is not, and why. It changes nothing.
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment

@@ -86,7 +86,7 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
     local = tuple(member for member in members if member.name == host.name and not member.leaving)
     return Layout(
         base=configuration_folder(instance, component.name),
-        data=f"{DATA}/{instance.name}/etcd",
+        data=_data_folder(instance),
         bind_address=host.address if component in _SERVE_OTHERS else LOOPBACK,
         metrics_address=LOOPBACK,
         # Its own host's API server: a component that outlives it must not act on what it can no longer see.
@@ -99,6 +99,11 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
         shutdown_delay=_shutdown_delay(instance.spec),
         runtime=f"{RUNTIME}/{runtime_folder(instance, component)}" if role_of(component) == AGENT_ROLE else "",
     )
+
+
+def _data_folder(instance: Instance) -> str:
+    """Folder of etcd's data. Root may have it on a disk of its own, by a mount or a link."""
+    return f"{DATA}/{instance.name}/etcd"
 
 
 def _shutdown_delay(spec: Spec) -> int:
@@ -193,7 +198,8 @@ def skeleton(instance: Instance, *, keep_data: bool = False) -> Tree:
         tree["users"].append({"name": user_name(instance, component)})
         tree["units"].append({"name": unit_name(instance, component)})
     # Data that stays keeps its user, too: a free user ID would be given to the next user.
-    tree["folders"] = [f"{CONFIGURATION}/{instance.name}", *(() if keep_data else (f"{DATA}/{instance.name}",))]
+    data = (f"{DATA}/{instance.name}", _data_folder(instance))
+    tree["folders"] = [f"{CONFIGURATION}/{instance.name}", *(() if keep_data else data)]
     if keep_data:
         keepers = {user_name(instance, component) for component in all_components(instance) if component.keeps_data}
         tree["users"] = [user for user in tree["users"] if user["name"] not in keepers]

@@ -11,6 +11,9 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action import host_observe
 from ansible_collections.karmada.installer.plugins.action.host_observe import ActionModule
+from ansible_collections.karmada.installer.plugins.module_utils import host_lock
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.modules import _host_state
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs
 
@@ -144,3 +147,59 @@ def test_a_host_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
 
     action.on_host = on_host
     assert not action.perform({"lock": True, "wait": 120, "confirm_dead": ""})["reached"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "lock", "released"),
+    [
+        ({"failed": True, "msg": "/var/lib/karmada-installer/prod is damaged"}, True, True),
+        ({"failed": True, "msg": "cp1: its answer has another form"}, True, True),
+        ({"failed": True, "msg": "/var/lib/karmada-installer/prod is damaged"}, False, False),
+        ({"failed": True, "msg": f"{HOLDER} is working on prod", "holder": HOLDER}, True, False),
+        ({"programs": {}}, True, False),
+        (SAID, True, False),
+    ],
+    ids=["damaged", "not used", "only looked at", "of another run", "well", "not reached"],
+)
+def test_a_host_that_was_locked_and_cannot_be_read_is_let_go_of(
+    tmp_path: Path, answer: Any, lock: bool, released: bool
+) -> None:
+    action: Any = ActionModule.__new__(ActionModule)
+    action.karmada = Runs(tmp_path / "run").step()
+    action.variables = {"inventory_hostname": "cp1"}
+    action._task = SimpleNamespace(check_mode=False, delegate_to=None)
+    asked: list[dict[str, Any]] = []
+
+    def on_host(_module: str, **question: Any) -> dict[str, Any]:
+        asked.append(question)
+        if isinstance(answer, str):
+            raise AnsibleConnectionFailure(answer)
+        return {"changed": False} if question["state"] == "released" else answer
+
+    action.on_host = on_host
+    action.perform({"lock": lock, "confirm_dead": ""})
+    states = [each["state"] for each in asked]
+    assert states == ["locked" if lock else "read", *(["released"] if released else [])]
+    assert {each["holder"] for each in asked} == {action.karmada.holder}
+    assert bool(action.seen.refusal) == (answer != {"programs": {}})
+
+
+def test_the_next_run_may_work_on_a_host_whose_state_was_damaged(tmp_path: Path) -> None:
+    host = System(str(tmp_path / "host"))
+    (tmp_path / "host/var/lib/karmada-installer/prod").mkdir(parents=True)
+    action: Any = ActionModule.__new__(ActionModule)
+    action.karmada = Runs(tmp_path / "run").step()
+    action.variables = {"inventory_hostname": "cp1"}
+    action._task = SimpleNamespace(check_mode=False, delegate_to=None)
+
+    def on_host(_module: str, **question: Any) -> dict[str, Any]:
+        wanted = {"dead_holder": "", "silence": 600, **question}
+        try:
+            return _host_state._perform(host, wanted, False)
+        except HostError as error:
+            return {"failed": True, "msg": str(error)}
+
+    action.on_host = on_host
+    assert not action.perform({"lock": True, "confirm_dead": ""})["reached"]
+    assert "is damaged" in action.seen.refusal
+    host_lock.take(host, "prod", HOLDER)

@@ -194,6 +194,21 @@ def test_a_host_that_is_let_go_of_gets_what_it_lacks_with_that(runs: Runs) -> No
     assert "content" not in released("cp1"), "it has it now"
 
 
+def test_a_host_is_let_go_of_where_no_state_counts(runs: Runs) -> None:
+    """That is why the run has ended; nobody else could work on the host until it is taken for dead."""
+    runs.see_all(seen(Stored(4).after(remembered())))
+    runs.see(cp1={"stored": Stored().plain}, cp2={"stored": Stored().plain})
+    with pytest.raises(ProblemsError, match="no host has a copy"):
+        _ = runs.step().store.stored
+    for required in (True, False):
+        step = Asked(journal.OnHost, runs.step(), "etcd1")
+        step.perform(state="released", required=required)
+        (sent,) = step.asked
+        assert (sent["module"], sent["state"]) == ("_host_state", "released")
+    with pytest.raises(ProblemsError, match="no host has a copy"):
+        Asked(journal.OnHost, runs.step(), "etcd1").perform(state="absent", required=True)
+
+
 def notes_of(runs: Runs) -> list[str]:
     """What the report of the run has to say of states."""
     run = runs.step()

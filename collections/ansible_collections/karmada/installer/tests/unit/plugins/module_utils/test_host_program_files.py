@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils import host_program_files
+from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_program_files
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.modules import _host_state
 
 FOLDER = "/usr/local/lib/karmada"
 OLD, NEW = f"{FOLDER}/v1.18.1", f"{FOLDER}/v1.18.2"
@@ -119,18 +122,18 @@ def test_a_file_that_somebody_touched_is_not_ours_any_more(system: System, tmp_p
 def test_versions_that_no_unit_names_go(system: System, tmp_path: Path, used: list[str], gone: list[str]) -> None:
     install(system, tmp_path, *(f"{version}/karmada-scheduler" for version in (OLD, NEW)))
     names(system, *(f"{version}/karmada-scheduler" for version in used))
-    assert host_program_files.remove_unused(system, FOLDER, check=True) == gone
+    assert host_program_files.remove_unused(system, FOLDER, "prod", check=True) == gone
     assert len(host_program_files.intact(system, FOLDER)) == 2
-    assert host_program_files.remove_unused(system, FOLDER) == gone
+    assert host_program_files.remove_unused(system, FOLDER, "prod") == gone
     kept = {path.name for path in system.path(FOLDER).glob("*")}
     assert kept == {each.rsplit("/", 1)[-1] for each in {OLD, NEW} - set(gone)}
-    assert host_program_files.remove_unused(system, FOLDER) == []
+    assert host_program_files.remove_unused(system, FOLDER, "prod") == []
 
 
 def test_what_we_did_not_install_stays(system: System, tmp_path: Path) -> None:
     install(system, tmp_path, f"{OLD}/karmada-scheduler")
     system.path(f"{FOLDER}/mine").mkdir()
-    assert host_program_files.remove_unused(system, FOLDER) == [OLD]
+    assert host_program_files.remove_unused(system, FOLDER, "prod") == [OLD]
     assert [path.name for path in system.path(FOLDER).iterdir()] == ["mine"]
 
 
@@ -145,6 +148,78 @@ def test_a_full_disk_is_told_with_the_path_and_leaves_no_half(system: System, tm
 def test_what_a_host_that_lost_power_has_of_its_first_program_goes(system: System) -> None:
     system.path(NEW).mkdir(parents=True)
     system.path(f"{NEW}/.karmada-scheduler.new").touch()
-    assert host_program_files.remove_unused(system, FOLDER) == [NEW]
+    assert host_program_files.remove_unused(system, FOLDER, "prod") == [NEW]
     assert not system.path(FOLDER).exists()
     assert system.path(FOLDER).parent.exists()
+
+
+# -- several control planes on one host --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_versions_stay_while_a_run_works_on_another_control_plane(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    """It has found or sent them, and writes the units that name them next."""
+    install(system, tmp_path, f"{NEW}/karmada-scheduler")
+    host_lock.take(system, "prod", "me")
+    host_lock.take(system, "stage", "another run")
+    assert host_program_files.remove_unused(system, FOLDER, "prod", check) == []
+    assert [*host_program_files.intact(system, FOLDER)] == [f"{NEW}/karmada-scheduler"]
+    # Its run was killed, and has been silent for long.
+    later = host_lock.clock() + host_lock.LOCK_SILENCE
+    monkeypatch.setattr(host_lock, "clock", lambda: later)
+    assert host_program_files.remove_unused(system, FOLDER, "prod", check) == [NEW]
+
+
+def test_versions_go_when_the_other_run_is_over(system: System, tmp_path: Path) -> None:
+    install(system, tmp_path, f"{NEW}/karmada-scheduler")
+    host_lock.take(system, "stage", "another run")
+    host_lock.release(system, "stage", "another run")
+    assert host_program_files.remove_unused(system, FOLDER, "prod") == [NEW]
+
+
+def admitted(system: System, how: int) -> bool:
+    """Whether another run may do this with what control planes share, now."""
+    descriptor = os.open(system.path(host_lock.LOCK_FOLDER), os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def asking(system: System, found: list[tuple[bool, bool]], work: Callable[..., Any]) -> Callable[..., Any]:
+    """Work that notes whether other runs may look, and whether they may change something, while it lasts."""
+
+    def asked(*arguments: Any, **more: Any) -> Any:
+        found.append((admitted(system, fcntl.LOCK_SH), admitted(system, fcntl.LOCK_EX)))
+        return work(*arguments, **more)
+
+    return asked
+
+
+def test_one_run_at_a_time_changes_programs_and_nobody_looks_meanwhile(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host_lock.take(system, "prod", "me")
+    found: list[tuple[bool, bool]] = []
+    monkeypatch.setattr(host_program_files, "_install_one", asking(system, found, host_program_files._install_one))
+    monkeypatch.setattr(host_program_files.shutil, "rmtree", asking(system, found, host_program_files.shutil.rmtree))
+    install(system, tmp_path, f"{NEW}/karmada-scheduler", f"{NEW}/karmada-webhook")
+    host_program_files.remove_unused(system, FOLDER, "prod")
+    assert found == [(False, False)] * 3
+    assert admitted(system, fcntl.LOCK_EX)
+
+
+def test_nobody_removes_programs_while_a_run_looks_which_there_are(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[bool, bool]] = []
+    monkeypatch.setattr(host_program_files, "intact", asking(system, found, lambda *_: {}))
+    monkeypatch.setattr(_host_state.host_state, "facts", lambda *_: {})
+    wanted = {"dead_holder": "", "address": "", "folders": [], "virtual_ip": ""}
+    _host_state._perform(system, {"name": "prod", "holder": "me", "state": "locked", **wanted}, False)
+    assert found == [(True, False)]

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root on a host follows no link that a component may have put there; what components read belongs to root."""
+"""Root on a host follows no link that a component may have put there; what components read belongs to root.
+
+Root itself may have data on another disk: what is there goes with the control plane.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_tree
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
-from ansible_collections.karmada.installer.tests.unit.support.host_tree import FOLDER, USER, Host, file, tree
+from ansible_collections.karmada.installer.tests.unit.support.host_tree import FOLDER, USER, Host, file, said, tree
 
 
 @pytest.fixture
@@ -78,3 +84,124 @@ def test_a_file_may_belong_to_root_and_be_read_by_a_group(host: Host, monkeypatc
     wanted["files"][0]["group"] = "nobody-there"
     with pytest.raises(HostError, match="there is no user nobody-there"):
         host_tree._files(host, wanted, False)
+
+
+DATA = "/var/lib/karmada/prod"
+ETCD = f"{DATA}/etcd"
+#: A user of the machine that is none of ours.
+OTHERS = 4711
+
+
+def with_data(host: Host, folder: Path) -> Path:
+    """A generation of etcd's data in a folder, with a link to somewhere else in it."""
+    host_tree.converge(host, tree(config="a"))
+    elsewhere = Path(host.root).with_name("elsewhere")
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    (folder / "gen-1/member/snap").mkdir(parents=True)
+    (folder / "gen-1/member/snap/db").write_bytes(b"keys")
+    (folder / "gen-1/member/wal").symlink_to(elsewhere)
+    return elsewhere / "kept"
+
+
+def removed(host: Host, *, check: bool = False) -> list[str]:
+    """Paths of what goes when a control plane goes with its data."""
+    wanted = {**tree(config="a"), "folders": ["/etc/karmada/prod", DATA, ETCD]}
+    told = said(host_tree.remove(host, wanted, check))
+    return [each.removeprefix("remove ") for each in told if each.startswith("remove /")]
+
+
+@pytest.mark.parametrize("at", [DATA, ETCD])
+def test_data_behind_a_link_of_root_goes_and_what_others_have_there_stays(host: Host, tmp_path: Path, at: str) -> None:
+    disk = tmp_path / "disk"
+    host.path(at).parent.mkdir(parents=True)
+    host.path(at).symlink_to(disk)
+    kept = with_data(host, disk if at == ETCD else disk / "etcd")
+    ours = "gen-1" if at == ETCD else "etcd"
+    # Only root can give files away.
+    others = [] if os.getuid() else ["lost+found", "of-others"]
+    for name in others:
+        (disk / name).mkdir()
+        (disk / name / "kept").touch()
+        os.chown(disk / name, OTHERS, OTHERS)
+    expected = [f"{disk}/{ours}", at, *([DATA] if at == ETCD else [])]
+    for check in (True, False):
+        paths = [path for path in removed(host, check=check) if not path.startswith("/etc")]
+        assert sorted(paths) == sorted(expected)
+        assert (disk / ours).exists() == check
+    assert sorted(each.name for each in disk.iterdir()) == others
+    assert all((disk / name / "kept").exists() for name in others)
+    assert not host.path("/var/lib/karmada").exists()
+    assert kept.exists()
+    assert removed(host) == []
+
+
+def test_data_behind_a_link_in_a_folder_behind_a_link_goes(host: Host, tmp_path: Path) -> None:
+    disk, faster = tmp_path / "disk", tmp_path / "faster"
+    disk.mkdir()
+    host.path(DATA).parent.mkdir(parents=True)
+    host.path(DATA).symlink_to(disk)
+    (disk / "etcd").symlink_to(faster)
+    with_data(host, faster)
+    removed(host)
+    assert list(faster.iterdir()) == []
+    assert not host.path(DATA).is_symlink()
+
+
+def test_a_link_of_others_in_the_place_of_a_folder_goes_as_a_link(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = tmp_path / "disk"
+    host.path(DATA).mkdir(parents=True)
+    host.path(ETCD).symlink_to(disk)
+    with_data(host, disk)
+    if not os.getuid():
+        os.chown(host.path(ETCD), OTHERS, OTHERS, follow_symlinks=False)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    removed(host)
+    assert not host.path(DATA).exists()
+    assert (disk / "gen-1/member/snap/db").exists()
+
+
+def refusing(path: Path, number: int, real: Callable[..., None]) -> Callable[..., None]:
+    """System call that cannot remove one path, and removes all others."""
+    status = path.stat()
+
+    def call(name: Any, *, dir_fd: int | None = None) -> None:
+        if os.path.samestat(os.stat(name, dir_fd=dir_fd, follow_symlinks=False), status):
+            raise OSError(number, os.strerror(number))
+        real(name, dir_fd=dir_fd)
+
+    return call
+
+
+@pytest.mark.parametrize("at", [DATA, ETCD])
+def test_a_disk_that_is_mounted_is_emptied_and_stays_mounted(
+    host: Host, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    kept = with_data(host, host.path(ETCD))
+    monkeypatch.setattr(os, "rmdir", refusing(host.path(at), errno.EBUSY, os.rmdir))
+    assert removed(host) == ["/etc/karmada/prod", DATA]
+    assert list(host.path(at).iterdir()) == []
+    assert kept.exists()
+    assert USER not in host.users
+    # A run that was killed before it had removed the state comes here again.
+    removed(host)
+    monkeypatch.undo()
+    removed(host)
+    assert not host.path("/var/lib/karmada").exists()
+
+
+@pytest.mark.parametrize(("number", "call"), [(errno.EROFS, "unlink"), (errno.ENOTEMPTY, "rmdir")])
+def test_a_disk_that_does_not_let_go_is_named_and_nothing_is_said_to_be_gone(
+    host: Host, monkeypatch: pytest.MonkeyPatch, number: int, call: str
+) -> None:
+    with_data(host, host.path(ETCD))
+    at = host.path(f"{ETCD}/gen-1/member/snap" + ("/db" if call == "unlink" else ""))
+    monkeypatch.setattr(os, call, refusing(at, number, getattr(os, call)))
+    with pytest.raises(HostError, match=f"{DATA} cannot be written: {os.strerror(number)}"):
+        removed(host)
+    assert USER in host.users
+    monkeypatch.undo()
+    removed(host)
+    assert not host.path("/var/lib/karmada").exists()

@@ -340,3 +340,10 @@ def test_a_member_is_not_taken_for_one_whose_address_begins_with_its_own(longer:
     ]
     found = tree(instance(hosts=hosts), ETCD, 1)
     assert yaml.safe_load(content(found, "/etcd.yaml"))["name"] == "short"
+
+
+def test_an_uninstall_looks_for_the_data_itself_which_root_may_have_on_another_disk() -> None:
+    (data,) = tree(instance(), ETCD)["data_folders"]
+    assert data in units.skeleton(instance())["folders"]
+    kept = units.skeleton(instance(), keep_data=True)["folders"]
+    assert not any(f"{data}/".startswith(f"{folder}/") for folder in kept)
