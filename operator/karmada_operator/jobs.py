@@ -49,7 +49,7 @@ CONTAINER = "run"
 #: Seconds that a pod gets beyond the limits of its run, until it has an image, a node and a volume among them.
 MARGIN = 600
 #: Seconds between two looks at a pod; in which the Job of an earlier run has to be gone; and for which the log of a pod
-#: that has ended is asked for.
+#: that has ended is asked for, and the end of one awaited whose grace period is over.
 LOOK, GONE, UNREAD = 1.0, 120.0, 60.0
 #: Lines of a log that is followed again after the connection was lost.
 AGAIN = 100
@@ -146,6 +146,7 @@ class JobExecutor(Executor):
                 if made is not None:
                     return self._run(made, spec)
                 if time.monotonic() > until:
+                    self._let_go(spec)
                     raise OSError(f"Job {self.namespace}/{name_of(spec.key)} of an earlier run does not go")
                 self.closed.wait(LOOK)
         except ApiError as error:
@@ -165,6 +166,12 @@ class JobExecutor(Executor):
             raise UnderWay(f"Job {self.namespace}/{name_of(spec.key)} is under way, which an earlier operator started")
         self.remove(there)
         return None
+
+    def _let_go(self, spec: RunSpec) -> None:
+        """Have a Job that was removed in the foreground not wait for its pod: with a lost node that does not go."""
+        there = self.job(spec)
+        if there is not None and there["metadata"].get("deletionTimestamp"):
+            self.remove(there)
 
     def left(self) -> list[Left]:
         found = []
@@ -221,6 +228,8 @@ class JobRun(Run):
         self._why = ""
         #: Whether the API server was asked to end it.
         self._asked = False
+        #: Moment by which its pod should have gone that is being deleted, as of ``time.monotonic``; 0: it is not.
+        self._gone_by = 0.0
         self._log: Lines | None = None
         self._woken = threading.Event()
 
@@ -285,7 +294,7 @@ class JobRun(Run):
         pods = self._cluster.list("v1", "Pod", self._executor.namespace, labels=f"batch.kubernetes.io/job-name={name}")
         pod = next((each for each in pods if _belongs(each, self.uid)), None)
         if pod is not None:
-            return seen_of(pod, before)
+            return self._unless_lost(pod["metadata"], seen_of(pod, before))
         job = self._live()
         if job is not None and is_true(job, "Failed"):
             why = str(condition(job, "Failed").get("message") or "it has failed")
@@ -293,6 +302,16 @@ class JobRun(Run):
         if before.name or job is None:
             return replace(before, runs=False, waits="", ended="its pod is gone", gone=True)
         return seen_of(None)
+
+    def _unless_lost(self, meta: Object, pod: Pod) -> Pod:
+        """Pod as it is seen. One that should have gone by now is on a node that is lost, and looks as it did there."""
+        if pod.ended or not meta.get("deletionTimestamp"):
+            return pod
+        now = time.monotonic()
+        self._gone_by = self._gone_by or now + meta.get("deletionGracePeriodSeconds", 30) + UNREAD
+        if now < self._gone_by:
+            return pod
+        return replace(pod, runs=False, waits="", ended="its pod does not go, so its node may be lost", gone=True)
 
     def _live(self) -> Object | None:
         """Job as it is now; another one of the name is not ours."""

@@ -51,7 +51,12 @@ class _Stop:
     def __init__(self) -> None:
         self.outcome: Outcome | None = None
         self.why = ""
-        self.asked = threading.Event()
+        self.asked, self.begun = threading.Event(), threading.Event()
+
+    def begin(self) -> bool:
+        """Note that ansible-playbook runs. False, for ansible-runner: it kills at once, with the lock still held."""
+        self.begun.set()
+        return False
 
     def ask(self, outcome: Outcome, why: str) -> None:
         if not self.asked.is_set():
@@ -147,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     guards = [threading.Thread(target=each, args=(over,), daemon=True) for each in (peak.watch, _ender(stop))]
     for each in guards:
         each.start()
-    rc = _play(spec, heard) if not stop.asked.is_set() else 254
+    rc = _play(spec, heard, stop) if not stop.asked.is_set() else 254
     # Whatever detached itself, such as SSH's masters.
     process_tree.end(lambda: process_tree.living(os.getpid()), GRACE)
     over.set()
@@ -167,6 +172,8 @@ def _settle(spec: RunSpec) -> None:
 def _ender(stop: _Stop) -> Any:
     def wait(over: threading.Event) -> None:
         stop.asked.wait()
+        # Before that there is nothing to end, or a fork of this process that takes the signal and forgets it.
+        stop.begun.wait()
         if not over.is_set():
             process_tree.end(lambda: process_tree.living(os.getpid()), GRACE)
 
@@ -190,7 +197,7 @@ class _Peak:
                 self._stop.ask(Outcome.TIMED_OUT, f"it took longer than its limit of {self._spec.time_limit:.0f} s")
 
 
-def _play(spec: RunSpec, heard: _Heard) -> int:
+def _play(spec: RunSpec, heard: _Heard, stop: _Stop) -> int:
     """Run the playbook; returns its exit code."""
     here = Path.cwd()
     (here / "env").mkdir(mode=0o700)
@@ -219,8 +226,7 @@ def _play(spec: RunSpec, heard: _Heard) -> int:
         ident="run",
         quiet=True,
         event_handler=heard.event,
-        # Its own way to cancel kills at once, and the run could not give its lock back.
-        cancel_callback=lambda: False,
+        cancel_callback=stop.begin,
     )
     return int(runner.rc if runner.rc is not None else 254)
 

@@ -83,13 +83,14 @@ class Pod:
 class Kubelet:
     """``with Kubelet(api, folder) as kubelet``: pods of all Jobs that there are, with ``worker`` as their program.
 
-    ``starts``: whether they start. ``tells``: whether it says that a container has ended.
+    ``starts``: whether they start. ``tells``: whether it says that a container has ended. ``lost``: its node is; it
+    does nothing any more, and its pods run on.
     """
 
     def __init__(self, api: StubApi, folder: Path, worker: Sequence[str] = WORKER) -> None:
         self._api, self._folder, self._worker = api, folder, worker
         self.pods: dict[str, Pod] = {}
-        self.starts = self.tells = True
+        self.starts, self.tells, self.lost = True, True, False
         #: lines after which the next log that is followed breaks off
         self.cut: int | None = None
         self._over = threading.Event()
@@ -108,6 +109,9 @@ class Kubelet:
             each.process.wait()
 
     def _pieces(self, path: str) -> Iterator[bytes]:
+        if self.lost:
+            yield b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"
+            return
         pod = self.pods[path.partition("/pods/")[2].partition("/")[0]]
         tail = int(path.partition("tailLines=")[2].partition("&")[0] or -1)
         cut, self.cut = self.cut, None
@@ -155,14 +159,21 @@ class Kubelet:
             code = self.pods[name].process.returncode
             self._api.put(PODS, {**pod, "status": _state({"terminated": {"reason": "Error", "exitCode": code}})})
 
+    def delete(self, pod: dict[str, Any]) -> None:
+        """What the API server does to a pod that is deleted."""
+        # This one does not kill what has not ended by then.
+        goes = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0 if self.lost else 3600}
+        self._api.put(PODS, {**pod, "metadata": {**pod["metadata"], **goes}})
+
     def _end(self, pod: dict[str, Any]) -> None:
         """What the kubelet does to a pod that is deleted: SIGTERM, and when its container has ended it is gone."""
         meta = pod["metadata"]
         found = self.pods.get(meta["name"])
-        if found is not None and not found.over:
+        if found is not None and (self.lost or not found.over):
             if not meta.get("deletionTimestamp"):
-                found.process.send_signal(signal.SIGTERM)
-                self._api.put(PODS, {**pod, "metadata": {**meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+                self.delete(pod)
+                if not self.lost:
+                    found.process.send_signal(signal.SIGTERM)
             return
         self._api.remove(PODS, meta["namespace"], meta["name"])
 

@@ -153,6 +153,71 @@ def test_a_run_whose_node_is_lost_may_go_on(executor: JobExecutor, api: StubApi,
     assert (ending.outcome, ending.seen_gone) == (Outcome.LOST, False)
 
 
+@pytest.mark.parametrize("cancelled", [True, False], ids=["cancelled", "evicted"])
+def test_a_run_ends_whose_pod_does_not_go_because_its_node_is_lost(
+    executor: JobExecutor,
+    kubelet: Kubelet,
+    api: StubApi,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cancelled: bool,
+) -> None:
+    """As long as its Node stays, such a pod is there, and is said to run. It may: the lock has to fall silent."""
+    monkeypatch.setattr(jobs, "UNREAD", 0.2)
+    run = executor.start(spec(tmp_path, SLEEP))
+
+    def lose(task: Task) -> None:
+        if task.task == "Sleep":
+            kubelet.lost = True
+            if cancelled:
+                run.cancel("it is paused")
+            else:
+                kubelet.delete(*there(api, PODS))
+                run.look()
+
+    _, ending = followed(run, lose)
+    assert (ending.outcome, ending.seen_gone) == (Outcome.CANCELLED if cancelled else Outcome.LOST, False)
+    assert ("its node may be lost" in ending.message) is not cancelled
+    assert there(api, JOBS) == []
+    (pod,) = there(api, PODS)
+    assert "running" in str(pod["status"])
+
+
+def test_a_pod_that_is_deleted_has_its_grace_period_and_a_minute(
+    executor: JobExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of when it was seen to go: clocks of others, and how long its node was lost before, do not count."""
+    run, clock, pod = (
+        jobs.JobRun(executor, spec(tmp_path, "[]"), {"metadata": {"uid": "u"}}),
+        [0.0],
+        jobs.Pod("p", True),
+    )
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: clock[0])
+    meta = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 40}
+    ended = jobs.Pod("p", ended="Error, exit code 1")
+    for clock[0], gone in ((1000.0, False), (1099.0, False), (1101.0, True)):
+        assert run._unless_lost({}, pod) == pod
+        assert run._unless_lost(meta, ended) == ended
+        found = run._unless_lost(meta, pod)
+        assert (bool(found.ended), found.gone, found.runs) == (gone, gone, not gone)
+
+
+def test_a_job_that_waits_for_a_pod_on_a_lost_node_makes_room(
+    executor: JobExecutor, kubelet: Kubelet, api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator that has cancelled it may have ended since, and nobody follows it any more."""
+    monkeypatch.setattr(jobs, "GONE", 0.2)
+    kubelet.starts = False
+    before = jobs.job_of(TEMPLATE, spec(tmp_path, SLEEP), "a", "karmada-operator")
+    api.put(JOBS, {**before, "metadata": {**before["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    wanted = spec(tmp_path, "- ansible.builtin.debug: {msg: x}", run_id="run-2")
+    with pytest.raises(OSError, match="does not go"):
+        executor.start(wanted)
+    kubelet.starts = True
+    _, ending = followed(executor.start(wanted))
+    assert ending.outcome is Outcome.SUCCEEDED, ending
+
+
 def test_a_run_goes_on_when_its_operator_ends_and_the_next_one_hears_its_result(
     cluster: Cluster, executor: JobExecutor, tmp_path: Path
 ) -> None:

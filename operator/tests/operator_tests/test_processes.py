@@ -20,7 +20,7 @@ from karmada_operator import environment, process_tree, processes, worker
 from karmada_operator.executor import Ending, Outcome, RunSpec, Task
 from karmada_operator.processes import ProcessExecutor
 
-from operator_tests.stand_ins import alive, playbook
+from operator_tests.stand_ins import alive, alive_below, playbook
 
 SECRET = "s3cr3t-0f-th3-0p3rat0r"
 SAYS = """
@@ -284,6 +284,41 @@ def test_a_run_that_is_cancelled_while_its_worker_starts_is_told_as_that(tmp_pat
     assert found.returncode == 0
     result = json.loads(found.stdout.splitlines()[-1])
     assert (result["event"], result["outcome"], result["message"]) == ("result", "cancelled", "it was cancelled")
+
+
+#: A worker that is cancelled when it has decided to start ansible-playbook, and before that is there.
+CANCELLED = """
+import os, signal, sys, time
+import pexpect
+from karmada_operator import worker
+
+spawn = pexpect.spawn
+
+def cancelled(*given, **named):
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.5)  # Whoever ends what is there by now has done that.
+    return spawn(*given, **named)
+
+pexpect.spawn = cancelled
+sys.exit(worker.main(sys.argv[1:]))
+"""
+
+
+def test_a_run_that_is_cancelled_just_before_its_playbook_starts_ends(tmp_path: Path) -> None:
+    """A signal that finds nothing to end is not lost: the run would go on until it is killed with its lock held."""
+    order = tmp_path / "order.json"
+    order.write_text(spec(tmp_path, "- ansible.builtin.command: sleep 900").text())
+    with subprocess.Popen(
+        [sys.executable, "-c", CANCELLED, "--order", str(order)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            said = process.communicate(timeout=300)[0]
+        finally:
+            process_tree.end(lambda: alive_below(tmp_path), 0.0)
+    assert json.loads(said.splitlines()[-1])["outcome"] == "cancelled"
 
 
 def test_a_worker_loads_what_it_tells_of_a_run_with_and_no_part_of_the_engine_or_of_ansible() -> None:
