@@ -195,6 +195,9 @@ class _Change:
                 there = self.look.volumes.get(name, "") if record.id in self.look.status else ""
                 with self.run.writing(f"decide to remove the member {name} of etcd"):
                     self._save_record(replace(record, leaving=True, lost=lost, volume=record.volume or there))
+            case steps.Stay(name):
+                with self.run.writing(f"keep the member {name} of etcd"):
+                    self._save_record(self._record(name).staying)
             case steps.Remove(name, identity):
                 with self.run.writing(f"remove the member {name} of etcd"):
                     self._removed(name, identity)

@@ -118,7 +118,7 @@ def _turn(run: Run, found: Look, step: steps.Step | steps.Refusal | None) -> Tur
     match step:
         case steps.Stop(name):
             return _stop(run, name)
-        case steps.Decide() | steps.Adopt() | steps.Leave():
+        case steps.Decide() | steps.Adopt() | steps.Leave() | steps.Stay():
             _record(run, found, step)
             return None
         case steps.Add(name):
@@ -170,9 +170,10 @@ def _record(run: Run, found: Look, step: steps.Step | steps.Refusal | None) -> N
         case steps.Adopt(name, identity):
             added(run, name, identity, {each.id: each.peer_url for each in found.seen.members or ()})
         case steps.Leave(name, lost):
-            record = run.state.etcd.member(name) or EtcdMemberState(name)
-            left = replace(record, leaving=True, lost=lost)
+            left = replace(_on_record(run, name), leaving=True, lost=lost)
             _save(run, f"decide to remove the member {name} of etcd", _with(left))
+        case steps.Stay(name):
+            _save(run, f"keep the member {name} of etcd", _with(_on_record(run, name).staying))
         case _:
             raise AssertionError(step)
 
@@ -317,7 +318,7 @@ def added(run: Run, name: str, identity: str, peer_urls: Mapping[str, str]) -> N
 
 def voted(run: Run, name: str) -> None:
     """Put on record that a member has its vote; from now on it starts with its data only."""
-    record = replace(run.state.etcd.member(name) or EtcdMemberState(name), initial_cluster="")
+    record = replace(_on_record(run, name), initial_cluster="")
     _save(run, f"note the vote of the member {name} of etcd", _with(record))
 
 
@@ -335,6 +336,10 @@ def clients_have_followed(run: Run) -> None:
         return replace(etcd, members=going)
 
     _save(run, "note which members of etcd are in use", marked)
+
+
+def _on_record(run: Run, name: str) -> EtcdMemberState:
+    return run.state.etcd.member(name) or EtcdMemberState(name)
 
 
 def _with(record: EtcdMemberState) -> Callable[[EtcdState], EtcdState]:

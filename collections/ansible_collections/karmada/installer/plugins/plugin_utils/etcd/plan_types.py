@@ -136,6 +136,13 @@ class Leave(Step):
 
 
 @dataclass(frozen=True)
+class Stay(Step):
+    """Take back what is on record: a member that was to go stays for now."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Remove(Step):
     """Remove a member from the cluster."""
 

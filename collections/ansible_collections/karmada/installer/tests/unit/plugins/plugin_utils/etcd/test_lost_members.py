@@ -140,6 +140,28 @@ def test_two_of_three_lost_volumes_found_no_empty_cluster() -> None:
     assert len(world.etcd.members) == 3
 
 
+@pytest.mark.parametrize(("request_", "count", "asked"), [("remove", 3, ["prod-etcd-0"]), ("add_learner", 5, [])])
+def test_a_decision_is_taken_back_where_another_member_loses_its_data(
+    request_: str, count: int, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is killed between what is put on record and what is asked of etcd."""
+    world = installed(3)
+    with monkeypatch.context() as killed:
+
+        def before_it_is_asked(_client: FakeEtcdClient, _argument: str) -> Members:
+            raise Killed
+
+        killed.setattr(FakeEtcdClient, request_, before_it_is_asked)
+        with pytest.raises(Killed):
+            brought_to(world, count, asked)
+    world.lose_volume("prod-etcd-1")
+    before = {each.name: each.id for each in world.etcd.members.values()}
+    brought_to(world, count)
+    assert_is_well(world, count)
+    after = {each.name: each.id for each in world.etcd.members.values()}
+    assert [name for name in before if after[name] != before[name]] == ["prod-etcd-1"]
+
+
 # -- data in the pods (emptyDir) ---------------------------------------------------------------------------------------
 
 

@@ -304,6 +304,22 @@ def test_a_run_that_was_killed_at_any_moment_is_ended_by_the_next(tmp_path: Path
         assert_is_well(world, change.after)
 
 
+@pytest.mark.parametrize("lost", ["cp2", "cp3"])
+@pytest.mark.parametrize("change", CHANGES[1:], ids=lambda change: change.name)
+def test_a_run_that_was_killed_is_ended_although_another_member_loses_its_data(
+    tmp_path: Path, change: Change, lost: str
+) -> None:
+    seen = 0
+    for world in killed_worlds(HostsOfEtcd, tmp_path, change, MOMENTS):
+        voters = [each.name for each in world.etcd.voters() if world.etcd.answers(each.id)]
+        if lost in voters and len(voters) - 1 > len(world.etcd.voters()) // 2:
+            seen += 1
+            world.lose_data(lost)
+            world.bring_to(hosts(change.after, change.left), change.replace)
+            assert_is_well(world, change.after)
+    assert seen
+
+
 # -- before the first change -------------------------------------------------------------------------------------------
 
 
