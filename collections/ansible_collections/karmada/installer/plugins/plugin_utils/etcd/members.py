@@ -165,7 +165,8 @@ class _Change:
                 case _:
                     self._ask_or_note(step)
         except EtcdError as error:
-            if error.code not in etcd_requests.LATER:
+            # What came of a request without an answer tells the next look.
+            if error.code and error.code not in etcd_requests.LATER:
                 raise ProblemsError(
                     Problem(str(error), "etcd", "see its log", reason=Reason.ETCD_REFUSES),
                     consequence="etcd goes on with the members that it has",

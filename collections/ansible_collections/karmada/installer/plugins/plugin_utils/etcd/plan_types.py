@@ -174,6 +174,8 @@ class Refusal:
     remedy: str
     #: Whether a change between two answers looks like it, so that it counts once the next look shows the same.
     twice: bool = False
+    #: Whether it may pass by itself, as while members choose a leader.
+    passes: bool = False
 
     @property
     def problem(self) -> Problem:
