@@ -44,6 +44,11 @@ class EtcdMemberState:
         return bool(self.id) and self.has_vote and not self.leaving
 
     @property
+    def staying(self) -> EtcdMemberState:
+        """Copy of one that was to go, and stays."""
+        return replace(self, leaving=False, lost="")
+
+    @property
     def folder(self) -> str:
         """Suffix of its data folder: its ID, so that it never finds another member's data; empty for the first ones."""
         return f"-{self.id}" if self.added else ""

@@ -60,6 +60,11 @@ class EtcdError(Exception):
         self.code = code
         super().__init__(message)
 
+    @property
+    def weight(self) -> tuple[bool, bool]:
+        """Key of an order by how much it tells: the word of etcd most, and no way to it least."""
+        return bool(self.code), self.cause is not Cause.UNREACHED
+
 
 @dataclass(frozen=True)
 class EndpointStatus:
@@ -316,7 +321,7 @@ class EtcdClient:
         return self._ask_for(path, body, etcd_requests.ANSWER_SECONDS)
 
     def _ask_for(self, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Answer of the first member that gives one; with none, the error of a member that was reached.
+        """Answer of the first member that gives one; with none, the error that tells most.
 
         A request that changes something may be put to several members, and its effect be there although this raises.
         """
@@ -325,7 +330,7 @@ class EtcdClient:
             try:
                 return self._post(url, path, body, seconds)
             except EtcdError as error:
-                last = error if last is None or error.cause is not Cause.UNREACHED else last
+                last = error if last is None or error.weight >= last.weight else last
         raise last or EtcdError(Cause.UNREACHED, "it has no endpoints")
 
     def _poster(self, url: str) -> etcd_requests.Post:

@@ -165,7 +165,8 @@ class _Change:
                 case _:
                     self._ask_or_note(step)
         except EtcdError as error:
-            if error.code not in etcd_requests.LATER:
+            # What came of a request without an answer tells the next look.
+            if error.code and error.code not in etcd_requests.LATER:
                 raise ProblemsError(
                     Problem(str(error), "etcd", "see its log", reason=Reason.ETCD_REFUSES),
                     consequence="etcd goes on with the members that it has",
@@ -195,6 +196,9 @@ class _Change:
                 there = self.look.volumes.get(name, "") if record.id in self.look.status else ""
                 with self.run.writing(f"decide to remove the member {name} of etcd"):
                     self._save_record(replace(record, leaving=True, lost=lost, volume=record.volume or there))
+            case steps.Stay(name):
+                with self.run.writing(f"keep the member {name} of etcd"):
+                    self._save_record(self._record(name).staying)
             case steps.Remove(name, identity):
                 with self.run.writing(f"remove the member {name} of etcd"):
                     self._removed(name, identity)

@@ -118,7 +118,7 @@ def _turn(run: Run, found: Look, step: steps.Step | steps.Refusal | None) -> Tur
     match step:
         case steps.Stop(name):
             return _stop(run, name)
-        case steps.Decide() | steps.Adopt() | steps.Leave():
+        case steps.Decide() | steps.Adopt() | steps.Leave() | steps.Stay():
             _record(run, found, step)
             return None
         case steps.Add(name):
@@ -170,9 +170,11 @@ def _record(run: Run, found: Look, step: steps.Step | steps.Refusal | None) -> N
         case steps.Adopt(name, identity):
             added(run, name, identity, {each.id: each.peer_url for each in found.seen.members or ()})
         case steps.Leave(name, lost):
-            record = run.state.etcd.member(name) or EtcdMemberState(name)
-            left = replace(record, leaving=True, lost=lost)
+            left = replace(_on_record(run, name), leaving=True, lost=lost)
             _save(run, f"decide to remove the member {name} of etcd", _with(left))
+        case steps.Stay(name):
+            staying = _as_used(run, _on_record(run, name).staying)
+            _save(run, f"keep the member {name} of etcd", _with(staying))
         case _:
             raise AssertionError(step)
 
@@ -288,7 +290,10 @@ def _restart_of_silent(run: Run, found: Look, name: str) -> Restart | steps.Wait
 
 
 def note(run: Run) -> None:
-    """Put on record what is not there yet, by the members' answers: IDs of the first ones, votes of killed runs."""
+    """Put on record what is not there yet, by the members' answers: IDs of the first ones, votes of killed runs.
+
+    Members that are to stay after all are in use again.
+    """
     etcd = run.state.etcd
     if not are_ours(run) or not etcd.members:
         return
@@ -298,7 +303,8 @@ def note(run: Run) -> None:
 
     def completed(record: EtcdMemberState) -> EtcdMemberState:
         identity = record.id or (ids.get(record.name, "") if not record.coming else "")
-        return replace(record, id=identity, initial_cluster="" if identity in voters else record.initial_cluster)
+        initial = "" if identity in voters else record.initial_cluster
+        return _as_used(run, replace(record, id=identity, initial_cluster=initial))
 
     noted = tuple(map(completed, etcd.members))
     cluster = etcd.cluster_of(seen.cluster, {each.id for each in seen.members or ()})
@@ -317,7 +323,7 @@ def added(run: Run, name: str, identity: str, peer_urls: Mapping[str, str]) -> N
 
 def voted(run: Run, name: str) -> None:
     """Put on record that a member has its vote; from now on it starts with its data only."""
-    record = replace(run.state.etcd.member(name) or EtcdMemberState(name), initial_cluster="")
+    record = replace(_on_record(run, name), initial_cluster="")
     _save(run, f"note the vote of the member {name} of etcd", _with(record))
 
 
@@ -335,6 +341,15 @@ def clients_have_followed(run: Run) -> None:
         return replace(etcd, members=going)
 
     _save(run, "note which members of etcd are in use", marked)
+
+
+def _as_used(run: Run, record: EtcdMemberState) -> EtcdMemberState:
+    """Copy of a record that says that clients use the member, if it is to stay: this run has them do so."""
+    return replace(record, unused=record.unused and (record.leaving or record.name not in wanted(run)))
+
+
+def _on_record(run: Run, name: str) -> EtcdMemberState:
+    return run.state.etcd.member(name) or EtcdMemberState(name)
 
 
 def _with(record: EtcdMemberState) -> Callable[[EtcdState], EtcdState]:

@@ -18,9 +18,10 @@ SETTLE_SECONDS_BEFORE = 5.0
 def require_patience(refusal: Refusal, seconds: float, *, again: bool) -> None:
     """Raise the refusal as ProblemsError, unless it may pass.
 
-    A health may only have to settle, for which it has had ``seconds``; of answers that were given one after the other
-    the look before has to have said the same (``again``).
+    A health may only have to settle, and an election to end, for which they have had ``seconds``; of answers that were
+    given one after the other the look before has to have said the same (``again``).
     """
-    settles = refusal.reason is Reason.ETCD_MAJORITY_AT_RISK and seconds < SETTLE_SECONDS
+    passes = refusal.passes or refusal.reason is Reason.ETCD_MAJORITY_AT_RISK
+    settles = passes and seconds < SETTLE_SECONDS
     if not settles and (again or not refusal.twice):
         raise ProblemsError(refusal.problem, consequence="etcd goes on with the members that it has")

@@ -4,7 +4,8 @@
 A caller looks, asks for the next step, does it, and looks again, until there is none. So a run that was killed goes on
 by looking. The rules:
 
-* One change is in flight at a time. What was begun is finished, or taken back, before anything else begins.
+* One change is in flight at a time. What was begun is finished, or taken back, before anything else begins. It is taken
+  back if another member has lost its data, and cannot be replaced as long as this one is to come or to go.
 * What is meant goes on record before etcd is asked: so a member that somebody else added or removed is told from ours.
 * Healthy members list the same members, and are the cluster on record, or nothing is changed.
 * A member comes as a learner and gets its vote once it has nearly all of the log.
@@ -34,6 +35,7 @@ from .plan_types import (
     Remove,
     Seen,
     Start,
+    Stay,
     Step,
     Stop,
     Wait,
@@ -166,6 +168,9 @@ class _Plan:
             return Adopt(known.name, added[0].id)
         if known.name not in self.wanted:
             return Stop(known.name)
+        if self._silent_without_data():
+            # etcd adds nobody while one of its members is silent, and nothing is lost with a decision.
+            return Stop(known.name)
         return self._not_healthy() or Add(known.name)
 
     def _learn(self, known: Known, learner: Member) -> Step:
@@ -195,28 +200,46 @@ class _Plan:
         member = self.by_id.get(known.id)
         if member is None:
             return Stop(known.name)
+        refused = self._at_risk(known.name, member)
+        if refused and member.works and self._silent_without_data():
+            return Stay(known.name)
         if member.leader:
             return self._move_leader(known.name) or Wait("no other member can lead")
         clients = self._clients_elsewhere(known.name, member)
-        return self._at_risk(known.name, member) or clients or Remove(known.name, known.id)
+        return refused or clients or Remove(known.name, known.id)
 
     # -- what is to begin ------------------------------------------------------------------------------------------
 
     def _lost(self) -> Step | Refusal | None:
-        for known in self.seen.known:
-            member = self.by_id.get(known.id)
-            if member is None or (member.works and known.id not in self.replace):
-                continue
-            proof = known.lost or ("you asked for it to be replaced" if known.id in self.replace else "")
-            if not proof:
-                continue
+        """Step for a member that is to be replaced."""
+        for known in self._to_replace():
+            member = self.by_id[known.id]
+            if member.works and self._absent():
+                # The one that comes in place of another has its vote before the next one goes.
+                return None
             # One that works is not given away while another is ill: the one after it could not come.
             ill = [each for each in self.voters if not each.works and each.id != member.id] if member.works else []
             clients = self._clients_elsewhere(known.name, member)
             left_alone = clients if isinstance(clients, Refusal) else None
             refused = self._ill(ill[0]) if ill else self._at_risk(known.name, member)
-            return refused or left_alone or Leave(known.name, proof)
+            return refused or left_alone or Leave(known.name, self._reason_to_replace(known))
         return None
+
+    def _to_replace(self) -> list[Known]:
+        """Members to be replaced: first those that do not work, as no other one may go meanwhile."""
+        due = [each for each in self.seen.known if self._reason_to_replace(each)]
+        return sorted(due, key=lambda each: self.by_id[each.id].works)
+
+    def _reason_to_replace(self, known: Known) -> str:
+        """Reason to have another member in place of this one: a proof that its data is lost, or the user's wish."""
+        member = self.by_id.get(known.id)
+        if member is None or (member.works and known.id not in self.replace):
+            return ""
+        return known.lost or ("you asked for it to be replaced" if known.id in self.replace else "")
+
+    def _silent_without_data(self) -> list[Known]:
+        """Members to be replaced that do not work: until that is done, no other one comes, and few can go."""
+        return [each for each in self._to_replace() if not each.leaving and not self.by_id[each.id].works]
 
     def _not_healthy(self) -> Refusal | None:
         """Refusal of any change while a voter is not healthy; only if a change is wanted."""
@@ -224,7 +247,7 @@ class _Plan:
         if not ill or {each.name for each in self.seen.known if each.id} == set(self.wanted):
             return None
         name = self.names[ill[0].id]
-        goes = name not in self.wanted and not set(self.wanted) - self.known.keys()
+        goes = name not in self.wanted and not self._absent()
         if goes and self._is_next_to_go(name):
             return None
         return self._ill(ill[0])
@@ -238,12 +261,16 @@ class _Plan:
             f"while all others are: with {len(self.voters)} of "
             f"them {_majority(len(self.voters))} must be healthy, and {healthy} are",
             f"etcd member {name}",
-            f"""mend it; if its data is lost, ask for a new one in its place: -e '{{"etcd_replace": ["{name}"]}}'""",
+            _mend(name),
         )
 
     def _missing(self) -> Step | None:
-        missing = [name for name in self.wanted if name not in self.known]
-        return Decide(missing[0]) if missing else None
+        absent = self._absent()
+        return Decide(absent[0]) if absent else None
+
+    def _absent(self) -> list[str]:
+        """Names of members that the document asks for, and that are not on record."""
+        return [name for name in self.wanted if name not in self.known]
 
     def _unwanted(self) -> Step | Refusal | None:
         unwanted = [each.name for each in self.seen.known if each.name not in self.wanted]
@@ -318,8 +345,13 @@ class _Plan:
             f"without the member {name}, {healthy} of {len(left)} members would be healthy, and a majority of "
             f"{_majority(len(left))} is needed: {others}",
             f"etcd member {name}",
-            "mend the others first; a single member whose data is lost comes back by a restore only",
+            _mend(ill[0]) if ill else "a single member whose data is lost comes back by a restore only",
         )
+
+
+def _mend(name: str) -> str:
+    """Remedy for a member that is not healthy."""
+    return f"""mend {name}; if its data is lost, ask for a new one in its place: -e '{{"etcd_replace": ["{name}"]}}'"""
 
 
 def _majority(members: int) -> int:

@@ -136,6 +136,13 @@ class Leave(Step):
 
 
 @dataclass(frozen=True)
+class Stay(Step):
+    """Take back what is on record: a member that was to go stays for now."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Remove(Step):
     """Remove a member from the cluster."""
 
@@ -167,6 +174,8 @@ class Refusal:
     remedy: str
     #: Whether a change between two answers looks like it, so that it counts once the next look shows the same.
     twice: bool = False
+    #: Whether it may pass by itself, as while members choose a leader.
+    passes: bool = False
 
     @property
     def problem(self) -> Problem:

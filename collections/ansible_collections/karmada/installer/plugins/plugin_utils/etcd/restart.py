@@ -42,6 +42,8 @@ def next_restart(seen: Seen, names: Collection[str]) -> Restart | MoveLeader | R
             "no majority of its members answers, so none of them may be restarted",
             "etcd",
             "see the logs of its members, and mend them first",
+            # Nobody lists the members while they choose a leader, and they answer then.
+            passes=bool(seen.answering),
         )
     if refused := lists_differ(seen):
         return refused

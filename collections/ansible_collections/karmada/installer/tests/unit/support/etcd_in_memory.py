@@ -66,7 +66,7 @@ class EtcdInMemory:
         names = {*self.known, *self.processes}
         answering = frozenset(self.name_of(each.id) for each in self.members.values() if self.answers(each.id))
         known = tuple(
-            dataclasses.replace(each, lost="its disk is another one" if self._lost(each) else "")
+            dataclasses.replace(each, lost=each.lost or ("its disk is another one" if self._lost(each) else ""))
             for each in sorted(self.known.values(), key=lambda each: int(each.name.rpartition("-")[2]))
         )
         members = tuple(self._as_seen(each) for each in self.members.values()) if self.has_majority() else None
@@ -133,8 +133,10 @@ class EtcdInMemory:
                 self.known[name] = Known(name)
             case steps.Adopt(name, identity):
                 self.known[name] = Known(name, identity)
-            case steps.Leave(name):
-                self.known[name] = dataclasses.replace(self.known[name], leaving=True)
+            case steps.Leave(name, lost):
+                self.known[name] = dataclasses.replace(self.known[name], leaving=True, lost=lost)
+            case steps.Stay(name):
+                self.known[name] = dataclasses.replace(self.known[name], leaving=False, lost="")
             case steps.Stop(name):
                 del self.known[name]
                 self.processes.pop(name, None)

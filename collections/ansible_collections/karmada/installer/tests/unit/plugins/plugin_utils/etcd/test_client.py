@@ -6,7 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus, EtcdClient
+from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import NOT_FOUND, UNAVAILABLE
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import (
+    Cause,
+    EndpointStatus,
+    EtcdClient,
+    EtcdError,
+)
 
 
 def status(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> EndpointStatus:
@@ -31,6 +37,38 @@ def test_the_member_leads_that_names_itself_as_the_leader(
 ) -> None:
     found = status({"header": header, **({"leader": leader} if leader else {})}, monkeypatch)
     assert (found.leader, found.healthy) == (leads, healthy)
+
+
+UNHEALTHY = EtcdError(Cause.WRONG, "it answers: unhealthy cluster", UNAVAILABLE)
+REFUSED = EtcdError(Cause.WRONG, "connection refused")
+NO_WAY = EtcdError(Cause.UNREACHED, "no route to host")
+
+
+@pytest.mark.parametrize(
+    ("errors", "told"),
+    [
+        ((UNHEALTHY, REFUSED), UNHEALTHY),
+        ((REFUSED, UNHEALTHY, NO_WAY), UNHEALTHY),
+        ((NO_WAY, REFUSED), REFUSED),
+        ((REFUSED, NO_WAY), REFUSED),
+        # The first has carried it out, and its answer was lost.
+        ((UNHEALTHY, EtcdError(Cause.WRONG, "it answers: member not found", NOT_FOUND)), None),
+    ],
+)
+def test_of_errors_of_several_members_the_word_of_etcd_is_told(
+    errors: tuple[EtcdError, ...], told: EtcdError | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter(errors)
+
+    def post(*_arguments: Any) -> dict[str, Any]:
+        raise next(left)
+
+    monkeypatch.setattr(EtcdClient, "_post", post)
+    client = EtcdClient.__new__(EtcdClient)
+    client.urls = tuple(f"https://etcd{number}:2379" for number in range(len(errors)))
+    with pytest.raises(EtcdError) as raised:
+        client.promote("a")
+    assert raised.value is (told or errors[-1])
 
 
 NOSPACE, CORRUPT = "memberID:10276657743932975437 alarm:NOSPACE ", "memberID:9372538179322589801 alarm:CORRUPT "

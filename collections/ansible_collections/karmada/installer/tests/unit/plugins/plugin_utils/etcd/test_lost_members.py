@@ -11,7 +11,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     members,
     patience,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.support import etcd_members_in_pods
 from ansible_collections.karmada.installer.tests.unit.support.etcd_members_in_pods import (
@@ -140,6 +140,28 @@ def test_two_of_three_lost_volumes_found_no_empty_cluster() -> None:
     assert len(world.etcd.members) == 3
 
 
+@pytest.mark.parametrize(("request_", "count", "asked"), [("remove", 3, ["prod-etcd-0"]), ("add_learner", 5, [])])
+def test_a_decision_is_taken_back_where_another_member_loses_its_data(
+    request_: str, count: int, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is killed between what is put on record and what is asked of etcd."""
+    world = installed(3)
+    with monkeypatch.context() as killed:
+
+        def before_it_is_asked(_client: FakeEtcdClient, _argument: str) -> Members:
+            raise Killed
+
+        killed.setattr(FakeEtcdClient, request_, before_it_is_asked)
+        with pytest.raises(Killed):
+            brought_to(world, count, asked)
+    world.lose_volume("prod-etcd-1")
+    before = {each.name: each.id for each in world.etcd.members.values()}
+    brought_to(world, count)
+    assert_is_well(world, count)
+    after = {each.name: each.id for each in world.etcd.members.values()}
+    assert [name for name in before if after[name] != before[name]] == ["prod-etcd-1"]
+
+
 # -- data in the pods (emptyDir) ---------------------------------------------------------------------------------------
 
 
@@ -217,6 +239,39 @@ def test_a_change_whose_answer_is_lost_is_on_record_as_any_other(
         assert brought_to(world, 1) == ["deleted prod-etcd-2", "deleted prod-etcd-1"]
         assert_is_well(world, 1)
     assert lost
+
+
+NO_ANSWER = EtcdError(Cause.UNREACHED, "no answer in time")
+
+
+@pytest.mark.parametrize("request_", ["add_learner", "promote", "remove", "move_leader"])
+def test_one_answer_that_does_not_come_is_looked_after(request_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, asked = installed(3), list[str]()
+    change = getattr(FakeEtcdClient, request_)
+
+    def without_an_answer(client: FakeEtcdClient, argument: str) -> Members:
+        asked.append(argument)
+        answer: Members = change(client, argument)
+        if len(asked) == 1:
+            raise NO_ANSWER
+        return answer
+
+    monkeypatch.setattr(FakeEtcdClient, request_, without_an_answer)
+    brought_to(world, 3, ["prod-etcd-0"])
+    assert len(asked) == 1, "it was done"
+    assert_is_well(world, 3)
+
+
+def test_answers_that_never_come_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = installed(3)
+
+    def without_an_answer(_client: FakeEtcdClient, _identity: str) -> None:
+        raise NO_ANSWER
+
+    monkeypatch.setattr(FakeEtcdClient, "move_leader", without_an_answer)
+    with pytest.raises(ProblemsError, match="no answer in time") as refused:
+        members.bring_about(a_run(world, 3), 0.2, ["prod-etcd-0"])
+    assert refused.value.problems[0].reason is Reason.NOT_READY_IN_TIME
 
 
 def test_one_that_has_lost_its_data_before_its_vote_is_replaced_when_asked_for(

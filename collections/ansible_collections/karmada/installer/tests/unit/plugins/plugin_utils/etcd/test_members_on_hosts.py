@@ -304,6 +304,34 @@ def test_a_run_that_was_killed_at_any_moment_is_ended_by_the_next(tmp_path: Path
         assert_is_well(world, change.after)
 
 
+@pytest.mark.parametrize("lost", ["cp2", "cp3"])
+@pytest.mark.parametrize("change", CHANGES[1:], ids=lambda change: change.name)
+def test_a_run_that_was_killed_is_ended_although_another_member_loses_its_data(
+    tmp_path: Path, change: Change, lost: str
+) -> None:
+    seen = 0
+    for world in killed_worlds(HostsOfEtcd, tmp_path, change, MOMENTS):
+        voters = [each.name for each in world.etcd.voters() if world.etcd.answers(each.id)]
+        if lost in voters and len(voters) - 1 > len(world.etcd.voters()) // 2:
+            seen += 1
+            world.lose_data(lost)
+            world.bring_to(hosts(change.after, change.left), change.replace)
+            assert_is_well(world, change.after)
+    assert seen
+
+
+def test_a_change_that_was_killed_may_be_taken_back_and_asked_for_again(tmp_path: Path) -> None:
+    """Clients have followed and are back at the members of before, so they follow again before one of these goes."""
+    change = Change("members go", names(1, 2, 3, 4, 5), names(1, 2, 3), left=names(4, 5))
+    for world in killed_worlds(HostsOfEtcd, tmp_path, change, MOMENTS):
+        world.bring_to(hosts(change.before))
+        assert_is_well(world, change.before)
+        assert not any(each.unused for each in world.state().etcd.members)
+        taken = world.bring_to(hosts(change.after, change.left))
+        assert taken.index("clients") < taken.index("removed cp5")
+        assert_is_well(world, change.after)
+
+
 # -- before the first change -------------------------------------------------------------------------------------------
 
 

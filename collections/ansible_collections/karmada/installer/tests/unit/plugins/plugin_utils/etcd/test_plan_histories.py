@@ -79,13 +79,17 @@ def test_members_grow_and_shrink_to_any_number(ways: list[int]) -> None:
         assert etcd.healthy_voters() == count
 
 
+SIZE = st.tuples(st.just("size"), SIZES)
+FEW_STEPS = st.tuples(st.just("steps"), st.integers(1, 4))
+REPLACE = st.tuples(st.just("replace"), st.integers(0, 27))
+LOSE_DISK = st.tuples(st.just("lose disk"), st.integers(0, 6))
 EVENTS = st.one_of(
     st.tuples(st.just("steps"), st.integers(1, 12)),
-    st.tuples(st.just("steps"), st.integers(1, 4)),
-    st.tuples(st.just("replace"), st.integers(0, 6)),
+    FEW_STEPS,
+    REPLACE,
     st.tuples(st.just("leads"), st.integers(0, 6)),
-    st.tuples(st.just("size"), SIZES),
-    st.tuples(st.just("lose disk"), st.integers(0, 6)),
+    SIZE,
+    LOSE_DISK,
     st.tuples(st.just("cut"), st.integers(0, 6)),
     st.tuples(st.just("mend"), st.integers(0, 6)),
     st.tuples(st.just("write"), st.integers(1, 60_000)),
@@ -93,15 +97,22 @@ EVENTS = st.one_of(
     st.tuples(st.just("meddler removes"), st.integers(0, 6)),
     st.tuples(st.just("full"), st.integers(0, 1)),
 )
+#: A run is killed after its first steps, and a disk is lost.
+UNLUCKY = st.one_of(st.tuples(REPLACE, LOSE_DISK), st.tuples(SIZE, FEW_STEPS, LOSE_DISK))
+
+
+def history(some: list[tuple[str, int]], last: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    return [*some, *last]
 
 
 def happens(etcd: EtcdInMemory, event: str, number: int, wanted: Sequence[str]) -> None:
-    """One event of a history; ``number`` is how often it happens, or to which member."""
-    name = f"prod-etcd-{number}"
+    """One event of a history; ``number`` is how often it happens, or to which member, or both."""
+    often, ordinal = (number // 7 + 1, number % 7) if event == "replace" else (number, number)
+    name = f"prod-etcd-{ordinal}"
     match event:
         case "steps" | "replace":  # a run that is killed after some steps
             replace = [each.id for each in etcd.voters() if each.name == name] if event == "replace" else []
-            for _ in range(number if event == "steps" else 3):
+            for _ in range(often):
                 if not isinstance(one_step(etcd, wanted, replace), steps.Step):
                     break
         case "full":
@@ -139,7 +150,24 @@ def happens(etcd: EtcdInMemory, event: str, number: int, wanted: Sequence[str]) 
 @example(  # It is full, and a disk is lost.
     start=3, events=[("full", 1), ("lose disk", 1), ("steps", 3)]
 )
-@given(start=SIZES, events=st.lists(EVENTS, min_size=3, max_size=25))
+@example(  # A member is to be replaced, and another one loses its disk.
+    start=3, events=[("replace", 0), ("lose disk", 1), ("steps", 1)]
+)
+@example(  # A member is to go, and one of those that stay loses its disk.
+    start=3, events=[("size", 1), ("steps", 2), ("lose disk", 1)]
+)
+@example(  # A member is decided on, and another one loses its disk.
+    start=3, events=[("size", 5), ("steps", 1), ("lose disk", 0)]
+)
+@example(  # Another one is to come in place of a member, and a second one loses its disk.
+    start=5, events=[("lose disk", 4), ("steps", 4), ("lose disk", 1)]
+)
+@given(
+    start=SIZES,
+    events=st.one_of(
+        st.lists(EVENTS, min_size=3, max_size=25), st.builds(history, st.lists(EVENTS, max_size=3), UNLUCKY)
+    ),
+)
 @settings(max_examples=HISTORIES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_history_leads_below_a_majority_and_each_comes_to_an_end(start: int, events: list[tuple[str, int]]) -> None:
     etcd, wanted = EtcdInMemory.of(names(start)), names(start)
@@ -157,15 +185,19 @@ def test_no_history_leads_below_a_majority_and_each_comes_to_an_end(start: int, 
     gone = [each.id for each in etcd.known.values() if each.id and each.id not in etcd.members]
     end = to_its_end(etcd, wanted, gone)
     assert etcd.has_majority() == had_majority
-    if had_majority and end is None:
-        assert sorted(each.name for each in etcd.voters()) == sorted(wanted)
-        assert etcd.healthy_voters() == len(wanted)
-        assert not in_flight(etcd)
-    elif had_majority:
-        assert isinstance(end, Refusal)
-        assert end.reason is Reason.ETCD_MAJORITY_AT_RISK
-    else:
+    if not had_majority:
         assert isinstance(end, steps.Wait) or (end is not None and end.reason is Reason.ETCD_MAJORITY_LOST)
+        return
+    if end is not None:
+        # Only disks are lost, so all else has an end. Of those that are to stay none works: as the refusal says, the
+        # members of before are asked for again, and fewer after that.
+        assert isinstance(end, Refusal)
+        assert "clients of etcd would be left with" in end.what
+        assert to_its_end(etcd, names(7)) is None
+        assert to_its_end(etcd, wanted) is None
+    assert sorted(each.name for each in etcd.voters()) == sorted(wanted)
+    assert etcd.healthy_voters() == len(wanted)
+    assert not in_flight(etcd)
 
 
 def test_members_that_are_only_stopped_are_waited_for_and_lost_data_is_told() -> None:
@@ -236,6 +268,57 @@ def test_the_one_that_is_to_stay_alone_is_not_replaced_before_others_have_gone()
     assert isinstance(refused, Refusal)
     assert "clients of etcd would be left with no member" in refused.what
     assert not any(each.leaving for each in etcd.known.values())
+
+
+def id_of(etcd: EtcdInMemory, name: str) -> str:
+    return next(each.id for each in etcd.voters() if each.name == name)
+
+
+@pytest.mark.parametrize("proven", [True, False], ids=["its disk is another one", "nothing proves it"])
+@pytest.mark.parametrize("again", [True, False], ids=["asked for again", "not any more"])
+def test_a_member_that_was_to_go_stays_where_another_one_has_lost_its_data(proven: bool, again: bool) -> None:
+    etcd = EtcdInMemory.of(names(3))
+    first, second = id_of(etcd, "prod-etcd-0"), id_of(etcd, "prod-etcd-1")
+    assert isinstance(one_step(etcd, names(3), [first]), steps.Leave)
+    etcd.cut("prod-etcd-1")
+    refused = to_its_end(etcd, names(3), [first])
+    assert isinstance(refused, Refusal)
+    assert etcd.known["prod-etcd-0"].leaving, "one that is only silent may come back"
+    assert """-e '{"etcd_replace": ["prod-etcd-1"]}'""" in refused.remedy
+    if proven:
+        etcd.lose_disk("prod-etcd-1")
+    asked = [*([] if proven else [second]), *([first] if again else [])]
+    assert one_step(etcd, names(3), asked) == steps.Stay("prod-etcd-0")
+    assert etcd.known["prod-etcd-0"] == steps.Known("prod-etcd-0", first)
+    assert to_its_end(etcd, names(3), asked) is None
+    assert {first, second} & set(etcd.members) == (set() if again else {first})
+    assert etcd.healthy_voters() == len(etcd.members) == 3
+
+
+@pytest.mark.parametrize("proven", [True, False], ids=["its disk is another one", "nothing proves it"])
+def test_a_decision_to_add_one_is_taken_back_where_a_member_has_lost_its_data(proven: bool) -> None:
+    etcd = EtcdInMemory.of(names(3))
+    assert isinstance(one_step(etcd, names(5)), steps.Decide)
+    etcd.cut("prod-etcd-1")
+    refused = one_step(etcd, names(5))
+    assert isinstance(refused, Refusal)
+    assert refused.where == "etcd member prod-etcd-1"
+    asked = [] if proven else [id_of(etcd, "prod-etcd-1")]
+    if proven:
+        etcd.lose_disk("prod-etcd-1")
+    assert one_step(etcd, names(5), asked) == steps.Stop("prod-etcd-3")
+    assert to_its_end(etcd, names(5), asked) is None
+    assert etcd.healthy_voters() == len(etcd.members) == 5
+
+
+def test_members_that_work_are_replaced_one_after_the_other() -> None:
+    etcd = EtcdInMemory.of(names(3))
+    asked = list(etcd.members)
+    while step := one_step(etcd, names(3), asked):
+        assert isinstance(step, steps.Step)
+        assert len(etcd.voters()) >= 2, "one comes before the next one goes"
+    assert not set(asked) & set(etcd.members)
+    assert etcd.healthy_voters() == 3
 
 
 def test_the_model_itself_loses_its_majority_where_a_step_is_wrong() -> None:

@@ -88,9 +88,12 @@ def test_none_is_restarted_without_a_majority() -> None:
     etcd = members(3)
     for name in ("prod-etcd-0", "prod-etcd-1"):
         etcd.processes[name].cut = True
-    step = next_restart(etcd.seen(), set(etcd.known))
+    step = next_restart(dataclasses.replace(etcd.seen(), answering=frozenset(["prod-etcd-2"])), set(etcd.known))
     assert isinstance(step, Refusal)
-    assert step.reason is Reason.ETCD_MAJORITY_LOST
+    assert (step.reason, step.passes) == (Reason.ETCD_MAJORITY_LOST, True)
+    step = next_restart(dataclasses.replace(etcd.seen(), answering=frozenset()), set(etcd.known))
+    assert isinstance(step, Refusal)
+    assert (step.reason, step.passes) == (Reason.ETCD_MAJORITY_LOST, False)
 
 
 def test_what_is_no_member_is_not_chosen() -> None:

@@ -92,6 +92,31 @@ def test_one_that_answers_late_is_not_restarted_where_a_majority_needs_it(
     assert turn("cp2") == members_on_hosts.Turn("restarted", "cp2", "cp2")
 
 
+def test_an_election_has_time_to_end(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All members answer then, and none lists them."""
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 30.0)
+    world, clock = installed(3), [1000.0]
+    monkeypatch.setattr(members_on_hosts.time, "monotonic", lambda: clock[0])
+    run = world.run(hosts(names(1, 2, 3)))
+
+    def turn(*, elects: bool) -> members_on_hosts.Turn:
+        with monkeypatch.context() as election:
+            if elects:
+                election.setattr(world.etcd, "has_majority", lambda: False)
+            world.ask(run)
+        return members_on_hosts.decide_restart(run, 300.0, names(1, 2, 3))
+
+    assert turn(elects=True) == members_on_hosts.LOOK_AGAIN
+    clock[0] += 29.0
+    assert turn(elects=True) == members_on_hosts.LOOK_AGAIN
+    assert turn(elects=False).step == "restarted"
+    assert turn(elects=True) == members_on_hosts.LOOK_AGAIN
+    clock[0] += 31.0
+    with pytest.raises(ProblemsError) as refused:
+        turn(elects=True)
+    assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_LOST
+
+
 def test_without_a_majority_one_that_does_not_answer_is_restarted_at_once(
     installed: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

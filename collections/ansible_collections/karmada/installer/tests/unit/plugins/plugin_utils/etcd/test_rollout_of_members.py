@@ -308,6 +308,23 @@ def test_one_that_answers_late_is_waited_for(world: RevisedPods, monkeypatch: py
     assert len(world.happened) == 4
 
 
+@pytest.mark.parametrize("seconds", [29.0, 31.0])
+def test_an_election_has_time_to_end(
+    world: RevisedPods, clock: Clock, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """All pods are ready then, and all members answer, but none lists them."""
+    ends = clock.now + seconds
+    monkeypatch.setattr(world.etcd, "has_majority", lambda: not world.happened or clock.now >= ends)
+    if seconds < patience.SETTLE_SECONDS:
+        rollout.replace_outdated(a_run(world), 60)
+        assert len(world.happened) == 4
+        return
+    with pytest.raises(ProblemsError) as refused:
+        rollout.replace_outdated(a_run(world), 60)
+    assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_LOST
+    assert world.happened == ["replace prod-etcd-0"]
+
+
 def test_a_leader_that_nobody_follows_stays_where_it_is(world: RevisedPods, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_client: FakeEtcdClient, _identity: str) -> None:
         raise EtcdError(Cause.WRONG, "it answers: request timed out, leader transfer took too long", UNAVAILABLE)
