@@ -153,7 +153,7 @@ class HandingOver:
             self._save(backup=done.backup)
         with self.means.writing(f"hand over: {step}"):
             state = self.run.state
-            journal, left = state.journal, replace(self.journal, step=step.value)
+            journal, left = state.journal, hand_over_plan.ended(self.journal, step)
             if step in ENDS:
                 journal = replace(journal, finished=datetime.now(UTC).isoformat(), step="")
             self.run.save(replace(state, journal=journal, handed_over=None if step is Step.UNDONE else left))

@@ -13,6 +13,8 @@ The rules:
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..components.moving import HandOverState
 from ..components.table import ETCD
 from ..problems import Problem, Reason
@@ -55,6 +57,11 @@ def final_backup(journal: HandOverState, step: Step, running: frozenset[str]) ->
     """
     wrote = step in (Step.STOP_WRITERS, Step.STOP_SERVERS) and ETCD.name in running
     return "" if wrote and not journal.is_over else journal.backup
+
+
+def ended(journal: HandOverState, step: Step) -> HandOverState:
+    """Journal once a step has come to its end. A place that was left stays left while what was started there stops."""
+    return journal if journal.is_over else replace(journal, step=step.value)
 
 
 def _back(journal: HandOverState) -> Step:

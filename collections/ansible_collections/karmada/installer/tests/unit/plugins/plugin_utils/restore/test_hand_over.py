@@ -127,6 +127,13 @@ def test_after_it_was_taken_back_no_older_backup_can_be_taken_over_until_there_i
     assert epoch.problem(take_over.adopted(samples.state(), place.state, taken, "cc", another), "m1", account) is None
 
 
+def test_what_is_stopped_once_more_at_a_place_that_was_left_does_not_make_it_one_that_is_not(place: Place) -> None:
+    for step in (Step.STOP_WRITERS, Step.STOP_SERVERS, Step.STOP_ETCD):
+        HandingOver(place.run, Asked(), 1).take(step)
+        assert place.state.handed_over
+        assert (place.state.handed_over.is_over, place.state.handed_over.backup) == (True, "prod-b1")
+
+
 def test_one_without_a_final_backup_leaves_members_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(monkeypatch, HandOverState("disk", "now", step=Step.STOP_WRITERS, held=("karmada-scheduler",)))
     place.take(Step.TURN_BACK, Step.CLAIM)

@@ -13,7 +13,11 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import SILENT, HandOverState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_over_plan import final_backup, next_step
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_over_plan import (
+    ended,
+    final_backup,
+    next_step,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING, SERVERS, WRITERS, Step
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,7 +77,8 @@ class World:
         if step is Step.UNDONE:
             self.journal = None
         else:
-            self.record(step=step.value)
+            assert self.journal is not None
+            self.journal = ended(self.journal, step)
 
     def go(self, *, undo: bool, steps: int = ENOUGH, recorded: bool = True) -> list[Step]:
         """Steps of a run that ends after this many; with ``recorded`` False it is killed before it records the last."""
@@ -173,9 +178,13 @@ def test_the_final_backup_stays_that_once_etcd_was_left() -> None:
     world.go(undo=False)
     assert world.journal
     assert world.journal.backup == "b1", "without etcd nothing is written"
-    world.running |= {"karmada-apiserver", ETCD.name}
-    world.go(undo=False)
+    world.running |= {"karmada-apiserver", "karmada-controller-manager", ETCD.name}
+    for step in (Step.STOP_WRITERS, Step.STOP_SERVERS, Step.STOP_ETCD):
+        assert world.go(undo=False, steps=1) == [step]
+        assert world.journal.is_over, "a run that is killed here leaves it to the other place, too"
+    assert world.next(undo=False) is None
     assert world.journal.backup == "b1", "the other place may have it already"
+    assert world.backups == [True]
 
 
 def test_etcd_that_was_started_again_with_it_has_another_one_taken() -> None:
