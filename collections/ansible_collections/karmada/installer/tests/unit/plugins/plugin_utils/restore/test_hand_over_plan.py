@@ -36,15 +36,17 @@ class World:
     backups: list[bool] = field(default_factory=list)
     #: whether members refuse a place that takes the final backup over
     claimed: bool = False
+    data_in_pods: bool = False
 
     def record(self, **fields: object) -> None:
         assert self.journal is not None
         self.journal = replace(self.journal, **fields)  # type: ignore[arg-type]
 
     def next(self, *, undo: bool) -> Step | Problem | None:
-        return (
-            None if self.journal is None else next_step(self.journal, frozenset(self.running) & EVERYTHING, undo=undo)
-        )
+        if self.journal is None:
+            return None
+        running = frozenset(self.running) & EVERYTHING
+        return next_step(self.journal, running, undo=undo, data_in_pods=self.data_in_pods)
 
     def act(self, step: Step) -> None:
         assert self.journal is not None
@@ -139,6 +141,27 @@ def test_a_run_that_is_killed_is_gone_on_with_or_taken_back(after: int, recorded
             assert world.journal is not None
             assert world.journal.is_over
             assert not world.running & EVERYTHING
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("after", range(1, 7))
+def test_data_that_goes_with_pods_has_a_way_back_until_etcd_stops_and_then_the_final_backup_stays_of_use(
+    after: int, recorded: bool
+) -> None:
+    world = World(data_in_pods=True)
+    world.go(undo=False, steps=after, recorded=recorded)
+    assert world.journal
+    if ETCD.name in world.running:
+        world.go(undo=True)
+        assert world.journal is None
+        return
+    before = world.journal
+    problem = world.next(undo=True)
+    assert isinstance(problem, Problem)
+    assert "take b1 over at another place" in problem.remedy
+    assert (world.journal, world.claimed) == (before, False)
+    world.go(undo=False)
+    assert (world.journal.is_over, world.journal.backup) == (True, "b1")
 
 
 @settings(max_examples=200, deadline=None)
