@@ -75,17 +75,8 @@ def perform(runs: Runs, folder: Path, *, check: bool = False, **arguments: Any) 
     run = runs.step(check=check)
     run.connection, run.now = Connection(backups=str(folder / "backups")), NOW
     found = arguments.pop("document", None) or document()
-    given = {
-        "state": "taken",
-        "restores": [],
-        "now": "",
-        "only": "",
-        "name": "",
-        "identity": "",
-        "at_once": False,
-        "last": True,
-    }
-    given |= arguments
+    given = {"state": "taken", "restores": [], "at_once": False, "last": True}
+    given |= dict.fromkeys(("now", "only", "name", "identity"), "") | arguments
     run.said = []  # type: ignore[attr-defined]
     run.say = run.said.append  # type: ignore[attr-defined]
     step = object.__new__(action.ActionModule)
