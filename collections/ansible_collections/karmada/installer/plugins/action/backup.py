@@ -122,8 +122,7 @@ def _taken(run: Run, wanted: list[Wanted], arguments: dict[str, Any], *, at_once
                         # In pods that is asked when the member that sends it is chosen.
                         target.require_room(max(each.status.db_size for each in on_hosts.seen(run)))
             if is_due and here and not run.check:
-                purpose = Purpose.REQUESTED if at_once else Purpose.SCHEDULED
-                taken = take.backup(run, each, target, purpose, known=known)
+                taken = take.backup(run, each, target, _purpose(at_once), known=known)
                 _conclude(run, each, target, taken, arguments["restores"], changes)
             elif is_due and not run.check:
                 due_on_hosts.append(each.name)
@@ -143,6 +142,10 @@ def _taken(run: Run, wanted: list[Wanted], arguments: dict[str, Any], *, at_once
     return {"changed": bool(changes), "changes": changes, "backups": done}
 
 
+def _purpose(at_once: bool) -> Purpose:
+    return Purpose.REQUESTED if at_once else Purpose.SCHEDULED
+
+
 def _is_due(run: Run, wanted: Wanted, target: Target, *, at_once: bool) -> bool:
     """Return whether a backup of one series is to be taken; tell of missed ones, or of the next one if none is due."""
     # Before a first byte is fetched or sent.
@@ -157,7 +160,7 @@ def _is_due(run: Run, wanted: Wanted, target: Target, *, at_once: bool) -> bool:
         return True
     if series.waits(run.state):
         # What a quarantine has may be taken back, and would be the newest of the series then.
-        run.say(f"no backup of {wanted.name} is taken: a restore holds the control plane; the release takes one")
+        run.say(f"no backup of {wanted.name} is taken: {series.HELD}")
         return False
     if verdict.since is not None:
         return True
@@ -222,11 +225,13 @@ def _placed(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"changed": False, "host": series.placed(run, arguments["backups"], _alone(arguments))}
 
 
-def _begun(run: Run, _arguments: dict[str, Any]) -> dict[str, Any]:
+def _begun(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     """Begin one with the hosts locked: who is asked, and the key that signs, which every host has to have first."""
     run.store.read_again(run)
     _require_hosts(run)
     _refuse(run)
+    # The hosts were free since it was asked what is due.
+    series.refuse_held(run, _purpose(arguments["at_once"]))
     sender, witness = _chosen(run)
     take.ensure_signing_key(run)
     return {"changed": False, "sender": sender, "witness": witness}
@@ -272,7 +277,7 @@ def _store(run: Run, wanted: Wanted, target: Target, arguments: dict[str, Any]) 
         lambda revision: witness if witness and witness.revision == revision else None,
         lambda revision: counted.counts if counted and counted.revision == revision else None,
     )
-    purpose = Purpose.REQUESTED if arguments["at_once"] else Purpose.SCHEDULED
+    purpose = _purpose(arguments["at_once"])
     beginning = Beginning.of(snapshot["beginning"])
     for problem in take.stored(run, wanted, target, purpose, beginning, sent, last=arguments["last"]):
         run.tell(problem)

@@ -178,9 +178,7 @@ def _asked(arguments: dict[str, Any]) -> Asked:
         survivor=arguments["survivor"],
         fetched=arguments["snapshot"] if arguments["state"] == "begun" else {},
         keys=encryption.identities_of(identity) if identity else (),
-        clusters=arguments["clusters"],
-        namespaces=arguments["namespaces"],
-        parts=_parts(arguments["parts"]),
+        parts=_parts(arguments),
         kept=arguments["keep"],
         let_go=arguments["let_go"],
         signer=arguments["signer"],
@@ -189,11 +187,23 @@ def _asked(arguments: dict[str, Any]) -> Asked:
     )
 
 
-def _parts(written: list[dict[str, Any]]) -> tuple[Part, ...]:
-    """Parts that were named together. Raises ProblemsError: one that is misspelt must not become everything."""
+def _parts(arguments: dict[str, Any]) -> tuple[Part, ...]:
+    """Parts of a release: those that were named together, and the one whose names stand in variables of their own.
+
+    Raises ProblemsError: a part that is misspelt must not become everything.
+    """
+    one = {name: arguments[name] for name in ("clusters", "namespaces") if arguments[name]}
+    together = "name clusters, namespaces or both in each, as in [{clusters: [member2], namespaces: [shop]}]"
+    alone = "name clusters and namespaces that there are; an empty name comes of a variable that is not set"
+    return (
+        *_parts_in("restore_release_parts", arguments["parts"], together),
+        *_parts_in("restore_release_clusters, restore_release_namespaces", [one] if one else [], alone),
+    )
+
+
+def _parts_in(variables: str, written: list[dict[str, Any]], remedy: str) -> tuple[Part, ...]:
     try:
         return parts_of(written)
     except ValueError as error:
-        remedy = "name clusters, namespaces or both in each, as in [{clusters: [member2], namespaces: [shop]}]"
-        problem = Problem(str(error), "restore_release_parts", remedy, reason=Reason.INVALID_ARGUMENT)
+        problem = Problem(str(error), variables, remedy, reason=Reason.INVALID_ARGUMENT)
         raise ProblemsError(problem, "nothing was released") from None

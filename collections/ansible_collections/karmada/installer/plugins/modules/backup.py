@@ -68,7 +68,9 @@ options:
     type: path
     default: ""
   at_once:
-    description: Whether the backup that V(stored) is about was asked for, due or not.
+    description: >-
+      Whether the backup that V(begun) and V(stored) are about was asked for, due or not. Of a quarantine no other one
+      is taken.
     type: bool
     default: false
   snapshot:

@@ -18,8 +18,11 @@ from ..kube.errors import ApiError
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from . import claim, due, host_folder, record, retention, targets
-from .record import RECORD, Record
+from .record import RECORD, Purpose, Record
 from .targets import Target
+
+#: Why no backup that is due is taken (``waits``).
+HELD = "a restore holds the control plane; the release takes one"
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,16 @@ def waits(state: State) -> bool:
     found = state.restore
     # From its first part on a release cannot be taken back, and what is there goes on.
     return found is not None and not found.is_over and found.step != PART_RELEASED
+
+
+def refuse_held(run: Run, purpose: Purpose) -> None:
+    """Raise ProblemsError if a backup that nobody has asked for would be one of a quarantine (``waits``).
+
+    That is asked before each attempt: a restore may have put the data of another etcd there since the last one began.
+    """
+    if purpose is Purpose.SCHEDULED and waits(run.state):
+        remedy = "if what is there now is meant, name the EtcdBackup: -e backup_now=NAME"
+        raise ProblemsError(Problem(f"no backup is taken: {HELD}", run.place.where, remedy, reason=Reason.QUARANTINED))
 
 
 def in_use(state: State) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ from ..run.run import Run
 from . import encryption, record, targets, verification, workplace
 from .due import INTERVALS
 from .record import KEYS, RECORD, SNAPSHOT, AuthorityRecord, Level, Purpose, Record, StoredFile, Versions
+from .series import refuse_held
 from .targets import Target
 from .trial import Programs
 from .verification import Content
@@ -169,6 +170,7 @@ def backup(run: Run, series: Wanted, target: Target, purpose: Purpose, known: Co
     """
     ensure_signing_key(run)
     for attempt in range(1, ATTEMPTS + 1):
+        refuse_held(run, purpose)
         with workplace.opened() as folder:
             begun = _Attempt(run, series, target, folder, Beginning.now(run.state), last=attempt == ATTEMPTS)
             try:
@@ -183,8 +185,7 @@ def backup(run: Run, series: Wanted, target: Target, purpose: Purpose, known: Co
 
 def each_time(run: Run) -> ProblemsError:
     """Error of the last attempt, if that has to be begun anew, too."""
-    what = "etcd was changed by other runs each time"
-    remedy = "run it again when no other run is at work"
+    what, remedy = "etcd was changed by other runs each time", "run it again when no other run is at work"
     return ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.LOCKED))
 
 

@@ -59,10 +59,7 @@ class Asked:
     fetched: Mapping[str, Any] = field(default_factory=dict)
     #: Name of the backup that is restored, once more, where there can be none of what is there.
     without_backup: str = ""
-    #: What a release is about, all of it without names: one part by its names, and others; and Works that were being
-    #: deleted, by what becomes of objects.
-    clusters: Sequence[str] = ()
-    namespaces: Sequence[str] = ()
+    #: What a release is about, all of it without parts; and Works that were being deleted, by what becomes of objects.
     parts: Sequence[Part] = ()
     kept: Sequence[str] = ()
     let_go: Sequence[str] = ()
@@ -71,12 +68,6 @@ class Asked:
     signer: str = ""
     take_over: str = ""
     unfenced: Sequence[str] = ()
-
-    @property
-    def released(self) -> tuple[Part, ...]:
-        """Parts that a release is about; none for everything."""
-        named = Part(tuple(sorted(set(self.clusters))), tuple(sorted(set(self.namespaces))))
-        return (*self.parts, *([named] if named != Part() else []))
 
     def completed(self, run: Run, wanted: WantedRestore) -> Asked:
         """Wishes with what the document says where the command line says nothing. Raises ProblemsError."""

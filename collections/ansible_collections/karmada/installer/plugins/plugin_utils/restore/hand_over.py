@@ -3,7 +3,8 @@
 
 Its writers stop, then its API servers; what etcd has then is the final backup; then etcd stops, too. All of that is
 held by the state, as in a restore, and ``means`` do what differs by where components run. The data stays where it is,
-so that it can be taken back as long as no member follows another place.
+so that it can be taken back as long as no member follows another place; but data in pods goes with them (emptyDir), so
+that there is no way back once etcd stops.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ _TOLD = {
 #: Seconds for the first answer of a member.
 _PATIENCE = 20.0
 _UNTOUCHED = "nothing was stopped, and nothing was changed"
+_NO_WAY_BACK = "the data of etcd goes with its pods (emptyDir), so that once it has stopped there is no way back"
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class HandingOver:
         if moved := [each for found in asked for each in found.problems if each.reason is Reason.MOVED]:
             raise ProblemsError(moved, _UNTOUCHED)
         self._require_confirmed(target)
+        if self._data_in_pods:
+            run.tell(Problem.warning(_NO_WAY_BACK, Reason.DATA_NOT_DURABLE, run.place.where))
         if run.check:
             return True
         target.check()
@@ -113,7 +117,8 @@ class HandingOver:
         if stored is None or stored.handed_over is None:
             # It was taken back.
             return None
-        step = hand_over_plan.next_step(stored.handed_over, self.means.running(EVERYTHING), undo=self.asked.undo)
+        running, in_pods = self.means.running(EVERYTHING), self._data_in_pods
+        step = hand_over_plan.next_step(stored.handed_over, running, undo=self.asked.undo, data_in_pods=in_pods)
         if isinstance(step, Problem):
             raise ProblemsError(step)
         return step
@@ -153,7 +158,7 @@ class HandingOver:
             self._save(backup=done.backup)
         with self.means.writing(f"hand over: {step}"):
             state = self.run.state
-            journal, left = state.journal, replace(self.journal, step=step.value)
+            journal, left = state.journal, hand_over_plan.ended(self.journal, step)
             if step in ENDS:
                 journal = replace(journal, finished=datetime.now(UTC).isoformat(), step="")
             self.run.save(replace(state, journal=journal, handed_over=None if step is Step.UNDONE else left))
@@ -166,6 +171,10 @@ class HandingOver:
         if self.run.state.handed_over is None:
             raise AssertionError("there is no hand-over on record")
         return self.run.state.handed_over
+
+    @property
+    def _data_in_pods(self) -> bool:
+        return self.run.state.etcd.storage == "emptyDir"
 
     @property
     def series(self) -> str:
@@ -224,6 +233,7 @@ class HandingOver:
             f"this stops the control plane {run.name} for good, once its final backup is in {target.where}; until it "
             f"is restored elsewhere nobody serves its API, and its members stay as they are: {members}"
         )
+        what += f"; {_NO_WAY_BACK}" if self._data_in_pods else ""
         remedy = f"if that is meant: -e hand_over_confirm={run.name}"
         raise ProblemsError(Problem(what, run.place.where, remedy, reason=Reason.CONFIRMATION_REQUIRED), _UNTOUCHED)
 

@@ -8,10 +8,13 @@ The rules:
 * A backup after which something ran that writes, and etcd with it, is not the final one: another one is taken. Once
   this place was left it stays that, because the other place may have it already.
 * It is taken back in the order in which a restore is, with the data that etcd had all the while. Before anything starts
-  members know of it, so that they refuse a place that takes the final backup over.
+  members know of it, so that they refuse a place that takes the final backup over. Data in pods (emptyDir) goes with
+  them, so from the stop of etcd on that backup is all that there is, and nothing may make it useless.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from ..components.moving import HandOverState
 from ..components.table import ETCD
@@ -30,10 +33,15 @@ _WAY_BACK = (
 )
 
 
-def next_step(journal: HandOverState, running: frozenset[str], *, undo: bool) -> Step | Problem | None:
-    """Next step towards what was asked for; None if it is reached, a Problem if it cannot be reached from here."""
+def next_step(
+    journal: HandOverState, running: frozenset[str], *, undo: bool, data_in_pods: bool = False
+) -> Step | Problem | None:
+    """Next step towards what was asked for; None if it is reached, a Problem if it cannot be reached from here.
+
+    ``data_in_pods``: the data of etcd goes with its pods.
+    """
     if undo:
-        return _back(journal)
+        return _back(journal, data_in_pods)
     if journal.undoing:
         what, remedy = "it is being taken back", "go on with that: -e hand_over_undo=true"
         return Problem(what, "the hand-over", remedy, reason=Reason.RESTORE_IMPOSSIBLE)
@@ -57,8 +65,20 @@ def final_backup(journal: HandOverState, step: Step, running: frozenset[str]) ->
     return "" if wrote and not journal.is_over else journal.backup
 
 
-def _back(journal: HandOverState) -> Step:
-    return _WAY_BACK[_WAY_BACK.index(Step(journal.step)) + 1] if journal.undoing else Step.TURN_BACK
+def ended(journal: HandOverState, step: Step) -> HandOverState:
+    """Journal once a step has come to its end. A place that was left stays left while what was started there stops."""
+    return journal if journal.is_over else replace(journal, step=step.value)
+
+
+def _back(journal: HandOverState, data_in_pods: bool) -> Step | Problem:
+    if journal.undoing:
+        return _WAY_BACK[_WAY_BACK.index(Step(journal.step)) + 1]
+    if data_in_pods and ETCD.name in journal.held:
+        what = "etcd was stopped, and its data was in its pods (emptyDir), so that there is none to go on with"
+        final = journal.backup or "the final backup"
+        remedy = f"take {final} over at another place, by karmada.installer.restore there"
+        return Problem(what, "the hand-over", remedy, reason=Reason.RESTORE_IMPOSSIBLE)
+    return Step.TURN_BACK
 
 
 def _to_stop(journal: HandOverState, running: frozenset[str], components: frozenset[str]) -> bool:

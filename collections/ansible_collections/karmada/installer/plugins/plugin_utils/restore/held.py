@@ -77,7 +77,8 @@ def holds_work(parts: Parts, work: Mapping[str, Any]) -> bool:
     if not holds(parts, cluster):
         return False
     places = namespaces_of(work)
-    return not places or not places <= set(parts.get(cluster, ()))
+    # What is in no namespace is released with all of its cluster only, whatever the names are.
+    return not places or not places <= set(parts.get(cluster, ())) - {""}
 
 
 def cluster_of(work: Mapping[str, Any]) -> str:

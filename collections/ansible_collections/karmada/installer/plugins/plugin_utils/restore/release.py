@@ -110,7 +110,7 @@ class Releasing:
         if self.goal is not Goal.RELEASE:
             # Another playbook goes on with it, and has no say.
             return self._journal.parts or held.EVERYTHING
-        return partial.wanted(self.run, self._journal, self.asked.released)
+        return partial.wanted(self.run, self._journal, self.asked.parts)
 
     @property
     def _recorded(self) -> held.Parts:

@@ -112,6 +112,7 @@ def test_hosts_are_locked_while_a_member_sends_and_to_write_the_record(tmp_path:
     assert given["etcd_member hashed"]["revision"] == 70
     assert given["backup recorded"]["snapshot"]["file"] == "/cache/run-1/snapshot.db"
     assert (given["backup stored"]["now"], given["backup stored"]["last"]) == ("disk", False)
+    assert (given["backup begun"]["at_once"], given["backup stored"]["at_once"]) == (False, False)
 
 
 def test_where_none_is_due_no_host_is_asked(tmp_path: Path) -> None:

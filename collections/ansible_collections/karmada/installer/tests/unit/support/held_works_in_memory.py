@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import Part
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import works as member_works
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import held, partial
@@ -20,7 +21,7 @@ from ansible_collections.karmada.installer.tests.unit.support.fake_cluster impor
 from ansible_collections.karmada.installer.tests.unit.support.restore_pods_in_memory import World
 
 #: Part of it that is released.
-PART: dict[str, Any] = {"clusters": ["m1"]}
+PART: dict[str, Any] = {"parts": [Part(("m1",))]}
 
 
 class Inside(FakeCluster):

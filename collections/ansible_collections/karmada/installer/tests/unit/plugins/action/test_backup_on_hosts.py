@@ -25,6 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.backup import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.take import Beginning
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Content, Status
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import RestoreState
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
@@ -74,17 +75,8 @@ def perform(runs: Runs, folder: Path, *, check: bool = False, **arguments: Any) 
     run = runs.step(check=check)
     run.connection, run.now = Connection(backups=str(folder / "backups")), NOW
     found = arguments.pop("document", None) or document()
-    given = {
-        "state": "taken",
-        "restores": [],
-        "now": "",
-        "only": "",
-        "name": "",
-        "identity": "",
-        "at_once": False,
-        "last": True,
-    }
-    given |= arguments
+    given = {"state": "taken", "restores": [], "at_once": False, "last": True}
+    given |= dict.fromkeys(("now", "only", "name", "identity"), "") | arguments
     run.said = []  # type: ignore[attr-defined]
     run.say = run.said.append  # type: ignore[attr-defined]
     step = object.__new__(action.ActionModule)
@@ -184,6 +176,21 @@ def test_what_counts_is_what_the_hosts_have_when_they_are_locked(runs: Runs, tmp
     runs.see_all({"stored": Stored.of(runs.handover.stored).after(others).plain})
     _, run = perform(runs, tmp_path, state="begun")
     assert run.state == others
+
+
+def test_a_quarantine_that_was_reached_since_it_was_due_is_backed_up_only_if_somebody_asks(
+    runs: Runs, tmp_path: Path
+) -> None:
+    found, _ = perform(runs, tmp_path)
+    assert found["on_hosts"] == ["nightly"]
+    before = runs.step().state
+    restore = RestoreState("back", "nightly", "b", NOW.isoformat(), "0d6c", 2, 10**9, before.etcd, step="Compare")
+    runs.see_all(seen(Stored().after(replace(before, restore=restore), on_hosts=False)))
+    with pytest.raises(ProblemsError, match="a restore holds the control plane; the release takes one") as caught:
+        perform(runs, tmp_path, state="begun")
+    assert [each.reason for each in caught.value.problems] == [Reason.QUARANTINED]
+    asked, _ = perform(runs, tmp_path, state="begun", at_once=True)
+    assert asked["witness"] == "cp1"
 
 
 # -- the database of a member ------------------------------------------------------------------------------------------

@@ -11,17 +11,23 @@ import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
 from ansible_collections.karmada.installer.plugins.module_utils.backup_folder import Folder
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash
-from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, take, trial, verification
+from ansible_collections.karmada.installer.plugins.plugin_utils.backup import record, take, targets, trial, verification
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.record import Level, Purpose
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.targets import DirectoryTarget
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.trial import Programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.backup.verification import Content
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import MOST_SERIES, LastBackup
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    MOST_SERIES,
+    LastBackup,
+    RestoreState,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.backups import Wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import access
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.backup.test_record import SAMPLE
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.backup_series import document
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
@@ -91,6 +97,60 @@ def test_a_place_without_room_is_told_before_a_member_sends_anything(
     with pytest.raises(ProblemsError, match="a backup takes 3 MiB there, and 2 MiB are free"):
         take.backup(run, wanted, target, Purpose.SCHEDULED)
     assert etcd.asked == []
+
+
+@pytest.mark.parametrize("purpose", [Purpose.SCHEDULED, Purpose.REQUESTED])
+def test_one_that_a_restore_overtakes_is_not_begun_anew_of_the_quarantine_unless_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, purpose: Purpose
+) -> None:
+    """It would be the newest of its series after the way back, of an etcd that nobody uses."""
+    run, wanted, target, attempts = overtaken(tmp_path, monkeypatch, generation=2)
+    if purpose is Purpose.SCHEDULED:
+        with pytest.raises(ProblemsError, match="a restore holds the control plane; the release takes one") as caught:
+            take.backup(run, wanted, target, purpose)
+        assert caught.value.problems[0].reason is Reason.QUARANTINED
+        assert (attempts, target.names(), run.state.backups) == ([1], [], {})
+    else:
+        take.backup(run, wanted, target, purpose)
+        assert attempts == [1, 2]
+
+
+def test_one_of_the_etcd_before_a_restore_is_a_backup_though_that_has_begun_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, wanted, target, attempts = overtaken(tmp_path, monkeypatch, generation=1)
+    made = take.backup(run, wanted, target, Purpose.SCHEDULED)
+    assert (attempts, run.state.backups["nightly"].name) == ([1], made.record.name)
+
+
+def overtaken(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, generation: int
+) -> tuple[Run, Wanted, DirectoryTarget, list[int]]:
+    """A control plane of which a restore is begun while its backup is proved, and the generation of etcd at the end of
+    that; last the attempts that are made, by the generation that each begins with.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.setattr(targets, "read_back", lambda *_: None)
+    state = samples.state(backup_key=record.new_signing_key())
+    run = fake_run(samples.document({}), FakeCluster("host"), stored=state)
+    (folder / "backups").mkdir()
+    target = DirectoryTarget("prod", folder / "backups", "")
+    wanted = Wanted.of(backups.resolved([document()], run.deployment)[0])
+    attempts = list[int]()
+
+    def taken(attempt: take._Attempt, *_: Any) -> Any:
+        attempts.append(run.state.etcd.generation)
+        found = replace(run.state.etcd, generation=generation)
+        restore = RestoreState(
+            "back", "nightly", "b", "2026-11-25T02:00:00+00:00", "0d6c", 2, 10**9, state.etcd, step="Compare"
+        )
+        with run.recording():
+            run.save(replace(run.state, etcd=found, restore=restore))
+        return replace(SAMPLE, name=attempt.name)
+
+    monkeypatch.setattr(take._Attempt, "fetched", lambda _attempt: None)
+    monkeypatch.setattr(take._Attempt, "take", taken)
+    return run, wanted, target, attempts
 
 
 class Counting:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.movin
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import LastBackup, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import backups
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import epoch, join, registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import take_over
@@ -26,6 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import store
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.backup_series import document
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER
 from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
@@ -43,10 +47,12 @@ def on_member(name: str, claim: str = "") -> FakeCluster:
 class Place:
     """A control plane that was handed over, and two members that answer or not."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, left: HandOverState = LEFT) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, left: HandOverState | None = LEFT, storage: str = "") -> None:
         self.members = {name: on_member(name) for name in KNOWN}
         self.silent: set[str] = set()
-        stored = replace(samples.state(), members=KNOWN, handed_over=left)
+        state = samples.state()
+        etcd = replace(state.etcd, storage=storage or state.etcd.storage)
+        stored = replace(state, members=KNOWN, handed_over=left, etcd=etcd)
         self.said: list[str] = []
         self.run = fake_run(samples.document(), FakeCluster("host cluster"), operation="hand_over", stored=stored)
         self.run.__dict__["say"] = self.said.append
@@ -125,6 +131,40 @@ def test_after_it_was_taken_back_no_older_backup_can_be_taken_over_until_there_i
     another = replace(FINAL, name="prod-b2", epoch=place.state.claim.epoch)
     assert place.state.may_be_taken_over(another)
     assert epoch.problem(take_over.adopted(samples.state(), place.state, taken, "cc", another), "m1", account) is None
+
+
+def test_what_is_stopped_once_more_at_a_place_that_was_left_does_not_make_it_one_that_is_not(place: Place) -> None:
+    for step in (Step.STOP_WRITERS, Step.STOP_SERVERS, Step.STOP_ETCD):
+        HandingOver(place.run, Asked(), 1).take(step)
+        assert place.state.handed_over
+        assert (place.state.handed_over.is_over, place.state.handed_over.backup) == (True, "prod-b1")
+
+
+def test_who_leaves_data_that_goes_with_its_pods_is_told_that_there_is_no_way_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "once it has stopped there is no way back"
+    place = Place(monkeypatch, None, storage="emptyDir")
+    place.run.connection = Connection(backups=str(tmp_path))
+    beside = backups.resolved([document()], place.run.deployment)
+    with pytest.raises(ProblemsError, match="this stops the control plane prod for good") as refused:
+        HandingOver(place.run, Asked(beside), 1).begin()
+    assert words in str(refused.value)
+    assert HandingOver(place.run, Asked(beside, confirm="prod"), 1).begin()
+    assert [(words in each.what, each.reason) for each in place.run.told] == [(True, Reason.DATA_NOT_DURABLE)]
+    assert place.state.handed_over
+
+
+def test_data_that_went_with_its_pods_is_not_taken_back_and_members_take_the_final_backup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They would refuse it, the only one, for a place whose etcd has no data to start with."""
+    place = Place(monkeypatch, storage="emptyDir")
+    with pytest.raises(ProblemsError, match="Take prod-b1 over at another place") as refused:
+        place.take(Step.TURN_BACK)
+    assert [each.reason for each in refused.value.problems] == [Reason.RESTORE_IMPOSSIBLE]
+    assert (place.state.handed_over, place.state.claim) == (LEFT, Claim())
+    assert (place.mark("m1"), place.mark("m2")) == ("", "")
 
 
 def test_one_without_a_final_backup_leaves_members_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

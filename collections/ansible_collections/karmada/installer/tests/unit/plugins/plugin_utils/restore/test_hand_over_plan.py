@@ -13,7 +13,11 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.moving import SILENT, HandOverState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_over_plan import final_backup, next_step
+from ansible_collections.karmada.installer.plugins.plugin_utils.restore.hand_over_plan import (
+    ended,
+    final_backup,
+    next_step,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import EVERYTHING, SERVERS, WRITERS, Step
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,15 +36,17 @@ class World:
     backups: list[bool] = field(default_factory=list)
     #: whether members refuse a place that takes the final backup over
     claimed: bool = False
+    data_in_pods: bool = False
 
     def record(self, **fields: object) -> None:
         assert self.journal is not None
         self.journal = replace(self.journal, **fields)  # type: ignore[arg-type]
 
     def next(self, *, undo: bool) -> Step | Problem | None:
-        return (
-            None if self.journal is None else next_step(self.journal, frozenset(self.running) & EVERYTHING, undo=undo)
-        )
+        if self.journal is None:
+            return None
+        running = frozenset(self.running) & EVERYTHING
+        return next_step(self.journal, running, undo=undo, data_in_pods=self.data_in_pods)
 
     def act(self, step: Step) -> None:
         assert self.journal is not None
@@ -73,7 +79,8 @@ class World:
         if step is Step.UNDONE:
             self.journal = None
         else:
-            self.record(step=step.value)
+            assert self.journal is not None
+            self.journal = ended(self.journal, step)
 
     def go(self, *, undo: bool, steps: int = ENOUGH, recorded: bool = True) -> list[Step]:
         """Steps of a run that ends after this many; with ``recorded`` False it is killed before it records the last."""
@@ -136,6 +143,27 @@ def test_a_run_that_is_killed_is_gone_on_with_or_taken_back(after: int, recorded
             assert not world.running & EVERYTHING
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("after", range(1, 7))
+def test_data_that_goes_with_pods_has_a_way_back_until_etcd_stops_and_then_the_final_backup_stays_of_use(
+    after: int, recorded: bool
+) -> None:
+    world = World(data_in_pods=True)
+    world.go(undo=False, steps=after, recorded=recorded)
+    assert world.journal
+    if ETCD.name in world.running:
+        world.go(undo=True)
+        assert world.journal is None
+        return
+    before = world.journal
+    problem = world.next(undo=True)
+    assert isinstance(problem, Problem)
+    assert "take b1 over at another place" in problem.remedy
+    assert (world.journal, world.claimed) == (before, False)
+    world.go(undo=False)
+    assert (world.journal.is_over, world.journal.backup) == (True, "b1")
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.sets(st.sampled_from(sorted(EVERYTHING)), max_size=3))))
 def test_whatever_is_started_meanwhile_the_final_backup_says_the_truth(
@@ -173,9 +201,13 @@ def test_the_final_backup_stays_that_once_etcd_was_left() -> None:
     world.go(undo=False)
     assert world.journal
     assert world.journal.backup == "b1", "without etcd nothing is written"
-    world.running |= {"karmada-apiserver", ETCD.name}
-    world.go(undo=False)
+    world.running |= {"karmada-apiserver", "karmada-controller-manager", ETCD.name}
+    for step in (Step.STOP_WRITERS, Step.STOP_SERVERS, Step.STOP_ETCD):
+        assert world.go(undo=False, steps=1) == [step]
+        assert world.journal.is_over, "a run that is killed here leaves it to the other place, too"
+    assert world.next(undo=False) is None
     assert world.journal.backup == "b1", "the other place may have it already"
+    assert world.backups == [True]
 
 
 def test_etcd_that_was_started_again_with_it_has_another_one_taken() -> None:

@@ -133,9 +133,9 @@ def test_a_cluster_or_a_namespace_that_is_not_there_is_refused_before_anything_i
     world: World, inside: Inside
 ) -> None:
     writes = world.writes
-    for asked, said in (({"clusters": ["m3"]}, "m3 is not registered"), ({"namespaces": ["shp"]}, "a namespace shp")):
+    for part, said in ((Part(("m3",)), "m3 is not registered"), (Part((), ("shp",)), "a namespace shp")):
         with pytest.raises(ProblemsError, match=said) as refused:
-            take_steps(world, Goal.RELEASE, **asked)
+            take_steps(world, Goal.RELEASE, parts=[part])
         assert [each.reason for each in refused.value.problems] == [Reason.INVALID_ARGUMENT]
     assert world.writes == writes
     assert not inside.carried_out
@@ -148,16 +148,23 @@ def test_more_than_can_be_on_record_is_refused_before_anything_is_written(
     take_steps(world, Goal.QUARANTINE)
     writes = world.writes
     with pytest.raises(ProblemsError, match="2 clusters are to be noted, of which at most 1 can be"):
-        take_steps(world, Goal.RELEASE, namespaces=["shop"])
+        take_steps(world, Goal.RELEASE, parts=[Part((), ("shop",))])
     assert world.writes == writes
     take_steps(world, Goal.RELEASE)
+
+
+def test_what_is_in_no_namespace_is_held_whatever_names_are_on_record() -> None:
+    role = {**work("m2", "role"), "spec": {"workload": {"manifests": [{"kind": "ClusterRole", "metadata": {}}]}}}
+    assert held.holds_work({"m2": ("",)}, role)
+    assert held.holds_work({"m2": ("", "shop")}, role)
+    assert not held.holds_work({"m2": ()}, role)
 
 
 def test_a_namespace_on_all_clusters_is_released(world: World, inside: Inside) -> None:
     inside.put(
         {**work("m2", "bank"), "spec": {"workload": {"manifests": [{"kind": "Node", "metadata": {"name": "n"}}]}}}
     )
-    take_steps(world, Goal.RELEASE, namespaces=["shop"])
+    take_steps(world, Goal.RELEASE, parts=[Part((), ("shop",))])
     assert inside.carried_out == names("m1", "m2")
     assert inside.works()["m2/bank"][0] is True
     take_steps(world, Goal.RELEASE)

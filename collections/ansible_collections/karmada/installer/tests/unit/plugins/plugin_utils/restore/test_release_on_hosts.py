@@ -212,7 +212,7 @@ def test_a_namespace_is_released_and_controllers_begin_anew_for_it(both: tuple[W
     world, inside = both
     take_steps(world, Goal.RELEASE, **PART)
     inside.put({**work("m2", "bank", True), "spec": {"suspendDispatching": True, "workload": {"manifests": [{}]}}})
-    take_steps(world, Goal.RELEASE, clusters=["m2"], namespaces=["shop"])
+    take_steps(world, Goal.RELEASE, parts=[Part(("m2",), ("shop",))])
     assert inside.carried_out == names("m1", "m2")
     assert inside.works()["m2/bank"][0] is True
     assert stored(world).step == PART_RELEASED

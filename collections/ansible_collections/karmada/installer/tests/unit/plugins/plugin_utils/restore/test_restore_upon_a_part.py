@@ -10,6 +10,7 @@ import copy
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import Part
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.plan import WRITERS, Goal, Step
 from ansible_collections.karmada.installer.tests.unit.support.beginnings import begin
@@ -112,7 +113,7 @@ def test_another_backup_holds_all_and_is_released_by_parts_of_its_own(world: Wor
     assert_quarantined(world, inside)
     assert inside.carried_out == names("m1")
     inside.carried_out.clear()
-    take_steps(world, Goal.RELEASE, clusters=["m2"])
+    take_steps(world, Goal.RELEASE, parts=[Part(("m2",))])
     assert inside.labels() == {space("m1")}
     assert inside.carried_out == names("m2")
     assert dict(stored(world).parts) == {"m2": ()}
