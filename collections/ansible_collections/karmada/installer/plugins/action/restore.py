@@ -75,7 +75,7 @@ class ActionModule(DelegableAction):
         if arguments["state"] in ("delivered", "forgotten"):
             return _delivered(restoring) if arguments["state"] == "delivered" else _forgotten(arguments["snapshot"])
         if run.check:
-            return _predicted(run, restoring)
+            return _predicted(restoring)
         return _held(restoring) if arguments["state"] == "held" else _turned(restoring, arguments)
 
 
@@ -117,9 +117,9 @@ def _taken_over(run: Run, restoring: Restoring) -> dict[str, Any]:
     return {"changed": True, "changes": [f"took {run.name} over"], "step": "", "adopted": not run.check}
 
 
-def _predicted(run: Run, restoring: Restoring) -> dict[str, Any]:
+def _predicted(restoring: Restoring) -> dict[str, Any]:
     """Name the next step. What comes after it depends on what comes of it."""
-    step = restoring.next() if run.stored_state and run.stored_state.restore else None
+    step = restoring.predicted()
     changes = [f"changed Restore {step}"] if step else []
     return {"changed": bool(step), "changes": changes, "step": "", "tasks": "", "goes_on": False}
 

@@ -35,6 +35,7 @@ from .plan import (
     Seen,
     Step,
     is_quarantined,
+    may_begin_anew,
     next_step,
     recorded,
 )
@@ -118,6 +119,16 @@ class Restoring:
         if isinstance(found, Problem):
             raise ProblemsError(replace(found, where=self.run.place.where))
         return found
+
+    def predicted(self) -> Step | None:
+        """Next step in check mode, in which what ``begin`` would begin has no record. Raises ProblemsError."""
+        stored = self.run.stored_state
+        if stored is None or stored.restore is None:
+            return None
+        if self.goal is Goal.QUARANTINE and may_begin_anew(stored.restore, stored.etcd.generation):
+            # On record is an earlier one, of which there is no way to a quarantine.
+            return None
+        return self.next()
 
     def take(self, step: Step) -> str:
         """Take a step, and put it on record. Raises ProblemsError, NotReady.

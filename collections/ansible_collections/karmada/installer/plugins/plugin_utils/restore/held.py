@@ -32,6 +32,11 @@ NAMESPACES = "installer.karmada.io/released-namespaces"
 FORMER, ABSENT = "installer.karmada.io/suspended-before", "absent"
 #: On a Work that was being deleted, and whose object is to go for all that.
 LET_GO = "installer.karmada.io/let-go"
+#: On a Work that Karmada has made: its binding, which has a namespace or is one of the whole control plane.
+_BINDING, _BINDING_NAMESPACE = "resourcebinding.karmada.io/name", "resourcebinding.karmada.io/namespace"
+_CLUSTER_BINDING = "clusterresourcebinding.karmada.io/name"
+#: Namespace, empty text for none, and name of a binding, with a cluster to which it dispatches nothing, or all.
+Suspensions = Collection[tuple[str, str, str]]
 POLICY = "held-since-restore.installer.karmada.io"
 _SUSPENDED = "suspendDispatching"
 #: Where a user has named what is released.
@@ -160,18 +165,36 @@ def to_suspend(work: Mapping[str, Any]) -> Object:
     return {"metadata": {"annotations": {FORMER: former}}, "spec": {_SUSPENDED: True}}
 
 
-def to_resume(work: Mapping[str, Any]) -> Object | None:
+def suspensions(bindings: Iterable[Mapping[str, Any]]) -> Suspensions:
+    """Suspensions that policies have brought into these bindings, as karmada-controller-manager reads them."""
+    found = set()
+    for each in bindings:
+        said = (each.get("spec") or {}).get("suspension") or {}
+        some = (said.get("dispatchingOnClusters") or {}).get("clusterNames") or ()
+        metadata = each["metadata"]
+        for cluster in (EVERY_CLUSTER,) if said.get("dispatching") else some:
+            found.add((str(metadata.get("namespace") or ""), str(metadata["name"]), str(cluster)))
+    return found
+
+
+def to_resume(work: Mapping[str, Any], suspended: Suspensions = ()) -> Object | None:
     """Patch that gives a Work back its former value; None if it has it, or we have not suspended it.
 
-    What somebody has decided since is left as it is.
+    What somebody has decided since is left as it is: another value, or that its policy suspends it.
     """
     former = _annotations(work).get(FORMER)
     if former is None:
         return None
     patch: Object = {"metadata": {"annotations": {FORMER: None}}}
-    if is_suspended(work):
+    if is_suspended(work) and not _is_suspended_by_policy(work, suspended):
         patch["spec"] = {_SUSPENDED: {ABSENT: None, "false": False}.get(former, True)}
     return patch
+
+
+def _is_suspended_by_policy(work: Mapping[str, Any], suspended: Suspensions) -> bool:
+    notes = _annotations(work)
+    binding = notes.get(_BINDING_NAMESPACE, ""), notes.get(_BINDING) or notes.get(_CLUSTER_BINDING, "")
+    return any((*binding, cluster) in suspended for cluster in (EVERY_CLUSTER, cluster_of(work)))
 
 
 def label_of(namespace: Mapping[str, Any]) -> str:

@@ -33,6 +33,7 @@ from ..kube.port_forward import cluster_behind
 from ..labels import NAME_LABEL
 from ..members import registration
 from ..members import works as member_works
+from ..members.scheduling import BINDING_API, BINDING_KINDS
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from . import closed, held
@@ -321,7 +322,7 @@ def _resume(control_plane: Cluster, parts: Parts, names: Sequence[str], deadline
 
     def resume(work: Object) -> bool:
         try:
-            _patch(control_plane, work, held.to_resume(work) or {})
+            _patch(control_plane, work, held.to_resume(work, suspended) or {})
         except Forbidden as error:
             # An API server learns of a namespace a moment later.
             if held.POLICY not in error.message:
@@ -336,6 +337,8 @@ def _resume(control_plane: Cluster, parts: Parts, names: Sequence[str], deadline
         if attempt:
             _require_time(deadline, f"{len(works)} Works do not take it that they are let go", works)
             time.sleep(_LOOK_SECONDS)
+        # Of a Work that we have suspended only its binding tells whether a policy does so by now.
+        suspended = held.suspensions(each for kind in BINDING_KINDS for each in control_plane.list(BINDING_API, kind))
         done.resumed += sum(_on_each(works, resume))
 
 

@@ -240,7 +240,8 @@ def _back(seen: Seen) -> Step | Problem | None:
         # What was to be taken back is.
         return None
     if is_released(journal):
-        before = f"restore the backup that was taken before it{f', {journal.before}' if journal.before else ''}"
+        taken = f"the backup that was taken before it, {journal.before}"
+        before = f"restore {taken if journal.before else 'another backup'}"
         ended = journal.step == Step.PART_RELEASED
         remedy = before if ended else f"have the release come to its end (karmada.installer.release); then {before}"
         return _refused("it is released, and members follow it", remedy)

@@ -39,6 +39,7 @@ from ..run.run import Run
 from . import beginning, check, etcd_checks
 from .check import Asked, Chosen, Live
 from .means import Means
+from .plan import is_released
 
 _UNTOUCHED = "nothing was changed"
 #: Generation of the etcd with which a place begins.
@@ -246,15 +247,21 @@ def refuse_place_of_another(run: Run, asked: Asked) -> None:
 
 
 def refuse_undo(state: State | None, where: str) -> None:
-    """Raise ProblemsError if the restore is that of a move, before which there was nothing here."""
+    """Raise ProblemsError if the restore is that of a move, before which there was nothing here.
+
+    One that is over or released is not judged here: that is refused like any other.
+    """
     restore = state.restore if state else None
     if state is None or restore is None or state.taken_over is None or restore.backup != state.taken_over.backup:
         return
     # Later the same backup may be restored like any other. Only the move has an empty etcd to go back to.
-    if restore.is_over or restore.former.generation > _FIRST_GENERATION:
+    if restore.is_over or is_released(restore) or restore.former.generation > _FIRST_GENERATION:
         return
     what = "there was nothing here before it was taken over"
     remedy = "remove it with karmada.installer.uninstall, which leaves its members as they are"
+    if is_fenced(state):
+        # An uninstallation would take from members what they work by.
+        what, remedy = f"{what}, and members follow this place", "go on with karmada.installer.release"
     raise ProblemsError(Problem(what, where, remedy, reason=Reason.RESTORE_IMPOSSIBLE))
 
 

@@ -226,6 +226,29 @@ def test_a_backup_that_fails_is_told_to_who_decides(tmp_path: Path) -> None:
     assert (ended["backup"], ended["troubles"]) == ("", ["it is full"])
 
 
+@pytest.mark.parametrize(
+    ("answers", "backup_steps"),
+    [
+        ({"backup__begun": [{"failed": True, "msg": "1 problem", "problems": [{"what": "no room"}]}]}, []),
+        (
+            {
+                "backup__begun": [{"sender": "h1", "witness": "h2"}],
+                "etcd_snapshot": [{"failed": True, "msg": "no room"}],
+            },
+            ["etcd_snapshot"],
+        ),
+    ],
+    ids=["nobody sends", "it does not come"],
+)
+def test_a_backup_that_cannot_be_fetched_is_told_to_who_decides(
+    tmp_path: Path, answers: dict[str, Any], backup_steps: list[str]
+) -> None:
+    steps = played(tmp_path, step("BackUpAgain", "backed_up"), entry="release", **answers)
+    ended = decisions(steps)[-1]
+    assert (ended["step"], ended["backup"], ended["troubles"]) == ("BackUpAgain", "", ["no room"])
+    assert order_of(steps) == [*DECIDE, "etcd_member", "backup begun", "journal written", *backup_steps, *DECIDE]
+
+
 def test_what_went_wrong_with_an_earlier_backup_is_not_told_of_a_later_one(tmp_path: Path) -> None:
     stored = {"stored": True, "anew": False, "troubles": [], "changed": False}
     steps = played(

@@ -215,6 +215,37 @@ def test_a_former_etcd_that_does_not_start_again_does_not_keep_another_restore_a
     assert stored(world).aside == ("gen-2", "gen-3")
 
 
+@pytest.mark.parametrize("undone", [True, False])
+def test_a_check_of_another_restore_is_not_judged_by_the_record_of_the_one_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, undone: bool
+) -> None:
+    assert predicted(world) == (True, None), "no record yet"
+    take_steps(world, Goal.QUARANTINE, killed_after=5)
+    assert predicted(world) == (False, Step.BACK_UP)
+    with monkeypatch.context() as broken:
+        if undone:
+            take_steps(world, Goal.UNDO)
+        else:
+            take_steps(world, Goal.QUARANTINE)
+            broken.setattr(in_pods, "wait_until", never)
+            with pytest.raises(ProblemsError, match="two of its disks are gone"):
+                take_steps(world, Goal.UNDO)
+    assert stored(world).is_over == undone
+    writes = world.writes
+    assert predicted(world) == (True, None)
+    # Not so for those who go on with the one on record.
+    with pytest.raises(ProblemsError, match="it is over" if undone else "is being taken back"):
+        Restoring(fake_run(DOCUMENT, world, check=True), Goal.RELEASE, Asked(), timeout=0).predicted()
+    assert world.writes == writes
+
+
+def predicted(world: World) -> tuple[bool, Step | None]:
+    """Whether a restore would begin, and the step that would follow, as a run in check mode tells them."""
+    run = fake_run(DOCUMENT, world, operation="restore", check=True)
+    restoring = Restoring(run, Goal.QUARANTINE, Asked(confirm=BACKUP, keys=("a key",)), timeout=0)
+    return restoring.begin(), restoring.predicted()
+
+
 def never(*_: Any, **__: Any) -> None:
     raise ProblemsError(Problem("two of its disks are gone", "etcd", "", reason=Reason.NOT_READY_IN_TIME))
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.restores import Part
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import works as member_works
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.scheduling import BINDING_API
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore import held, partial
 from ansible_collections.karmada.installer.plugins.plugin_utils.restore.carry_out import Restoring
@@ -83,6 +85,33 @@ def test_one_cluster_follows_and_the_other_does_not_until_it_is_released_too(wor
 
     take_steps(world, Goal.RELEASE)
     assert_released(world, inside, before)
+
+
+@pytest.mark.parametrize(
+    ("suspension", "let_go"),
+    [
+        ({"dispatching": True}, set()),
+        ({"dispatchingOnClusters": {"clusterNames": ["m2"]}}, set()),
+        ({"dispatchingOnClusters": {"clusterNames": ["m1"]}}, {"m2/absent"}),
+        ({"scheduling": True}, {"m2/absent"}),
+    ],
+)
+@pytest.mark.parametrize("namespace", ["shop", None])
+def test_what_a_policy_suspends_while_it_is_held_is_not_let_go(
+    world: World, inside: Inside, suspension: dict[str, Any], let_go: set[str], namespace: str | None
+) -> None:
+    take_steps(world, Goal.RELEASE, **PART)
+    kind = "ResourceBinding" if namespace else "ClusterResourceBinding"
+    # Karmada writes it to the Work, which says so already, and leaves the annotations that it does not know.
+    metadata = {"name": "absent", **({"namespace": namespace} if namespace else {})}
+    inside.put({"apiVersion": BINDING_API, "kind": kind, "metadata": metadata, "spec": {"suspension": suspension}})
+    made = {f"{kind.lower()}.karmada.io/{key}": value for key, value in metadata.items()}
+    inside.patch_merge(member_works.WORK_API, "Work", "absent", space("m2"), {"metadata": {"annotations": made}})
+
+    take_steps(world, Goal.RELEASE)
+    assert inside.carried_out == {*names("m1"), "m2/false", *let_go}
+    assert inside.works()["m2/absent"] == (None if let_go else True, made)
+    assert not inside.labels()
 
 
 @pytest.mark.parametrize("killed_after", range(0, WRITES, DISTANCE))
