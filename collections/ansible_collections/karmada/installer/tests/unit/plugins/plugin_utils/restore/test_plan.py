@@ -284,6 +284,9 @@ def test_a_part_that_came_back_is_what_was_to_be_reached_and_no_other_is_taken_b
     refused = next_step(World(journal=part, generation=NEW).seen(), Goal.UNDO)
     assert isinstance(refused, Problem)
     assert refused.remedy == "restore the backup that was taken before it, b0"
+    refused = next_step(World(journal=replace(part, before=""), generation=NEW).seen(), Goal.UNDO)
+    assert isinstance(refused, Problem)
+    assert refused.remedy == "restore another backup", "none was taken, as of a move"
     assert next_step(World(journal=replace(part, came_back=True), generation=NEW).seen(), Goal.UNDO) is None
 
 

@@ -233,24 +233,14 @@ def test_there_is_nothing_to_go_back_to() -> None:
     # Nor once members follow: an uninstallation would take from them what joining made.
     fenced = replace(moved, taken_over=replace(TAKEN, fenced=True))
     assert refusal_of_undo(fenced) == "go on with karmada.installer.release"
+    # What is released, as a whole or in part, has its own refusal.
+    for step in (Step.OPEN, Step.PART_RELEASED):
+        take_over.refuse_undo(replace(fenced, restore=replace(restore, step=step)), "here")
     # A restore of later may be taken back, also one of the same backup.
     again = replace(restore, generation=3, former=EtcdState("t", 2))
     take_over.refuse_undo(replace(fenced, restore=again), "here")
     take_over.refuse_undo(replace(moved, restore=replace(restore, backup="another")), "here")
     take_over.refuse_undo(samples.state(), "here")
-
-
-@pytest.mark.parametrize("step", [Step.OPEN, Step.PART_RELEASED])
-def test_a_move_of_which_something_is_released_is_not_to_be_removed_for_its_undo(step: Step) -> None:
-    parts = {"m1": ()}
-    restore = RestoreState("moved", "disk", BACKUP, "now", "t", 2, 10**9, EtcdState("a"), step=step, parts=parts)
-    taken = replace(TAKEN, fenced=True)
-    take_over.refuse_undo(replace(samples.state(), taken_over=taken, restore=restore), "here")
-    refused = next_step(Seen(restore, 2, frozenset()), Goal.UNDO)
-    assert isinstance(refused, Problem)
-    assert "members follow it" in refused.what
-    assert "uninstall" not in refused.remedy
-    assert "restore another backup" in refused.remedy, "none was taken before it"
 
 
 def refusal_of_undo(state: State) -> str:
