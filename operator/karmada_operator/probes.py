@@ -86,6 +86,7 @@ class _Target:
     secret: str
     renewals: Renewals
     several: frozenset[str] = frozenset()
+    unknown: bool = False
     client: Cluster | None = None
     finding: Finding = field(default_factory=Finding)
     failures: int = 0
@@ -136,15 +137,19 @@ class Probes:
         """Have each changed finding told, as the instance that it is about."""
         self._listener = listener
 
-    def follow(self, instance: Instance, secret: str, several: frozenset[str] = frozenset()) -> None:
+    def follow(
+        self, instance: Instance, secret: str, several: frozenset[str] = frozenset(), *, unknown: bool = False
+    ) -> None:
         """Probe an instance from now on; ``secret`` is the name of the Secret with its kubeconfig.
 
-        ``several`` are components of which more than one process runs, so that another one may take over.
+        ``several`` are components of which more than one process runs, so that another one may take over. Of one that
+        is ``unknown`` no members are told before its controllers were seen at work: somebody may have told that they
+        are not.
         """
         with self._changed:
             self._suspended.pop(instance, None)
             renewals = Renewals(self._clock, several)
-            target = self._targets[instance] = _Target(instance, secret, renewals, several)
+            target = self._targets[instance] = _Target(instance, secret, renewals, several, unknown)
             self._add(target, EVERY * random.random())  # noqa: S311 - spreads load
 
     def begin(self, instance: Instance, secret: str, several: frozenset[str]) -> None:
@@ -152,7 +157,7 @@ class Probes:
         with self._changed:
             known = instance in self._targets or instance in self._suspended
         if not known:
-            self.follow(instance, secret, several)
+            self.follow(instance, secret, several, unknown=True)
 
     def suspend(self, instance: Instance) -> None:
         """Probe it no more while a run changes it."""
@@ -261,7 +266,7 @@ class Probes:
             if self._clock() >= target.seldom_at:
                 _look_closer(target.client, target)
                 answers = _troubles(target.client, target, _misjudged, self._clock)
-                if not answers:
+                if not answers and (late or target.renewals.settled or not target.unknown):
                     members = _members(target.client)
                     target.seldom_at = self._clock() + SELDOM
             else:

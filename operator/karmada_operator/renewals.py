@@ -92,6 +92,11 @@ class Renewals:
                 soon = True
         return f"at work no more, by their Leases: {', '.join(late)}" if late else "", soon
 
+    @property
+    def settled(self) -> bool:
+        """True once each controller with a Lease was seen renewing it. Before that, one may just not be late yet."""
+        return all(each.again or name in _OPTIONAL for name, each in self._seen.items())
+
     def _sign(self, what: str) -> None:
         self._signs += 1
         self.suspicion = f"{what} ({self._signs})"

@@ -52,6 +52,9 @@ class Condition:
     generation: int = 0
 
 
+#: Reasons and messages of ``ComponentsReady`` and ``ControlPlaneReady`` when what was seen between runs is over.
+_READY = ("AllReady", "every component is ready")
+_ANSWERING = ("Answering", "the API server and the aggregated API answer, and controllers are at work")
 #: Condition of an object for which nothing is done, and which waits for nothing.
 IDLE = Condition("Progressing", False, "Idle", "no run is under way")
 
@@ -315,7 +318,7 @@ def composed(
         base["members"] = _members(base, former, told.members, told.listed, moment)
         total = len({each.name for each in told.members} | told.listed)
         base["membersReady"] = f"{sum(each.ready for each in told.members)}/{total}"
-    conditions.update(_now(base, conditions, told))
+    conditions.update(_now(base, conditions, told, before))
     shown = told.conditions.get("Drifted")
     # A dry run that has found something says more, as of objects that nobody watches.
     if told.drifted and not (shown is not None and shown.status):
@@ -388,8 +391,13 @@ def _members(
     return found
 
 
-def _now(base: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], told: Told) -> dict[str, dict[str, Any]]:
-    """Conditions that are not those of the report any more, because of what was seen since."""
+def _now(
+    base: Mapping[str, Any],
+    conditions: Mapping[str, Mapping[str, Any]],
+    told: Told,
+    before: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[str, Any]]:
+    """Conditions that are not those of the report any more, because of what was seen since; ``before``: as written."""
     # They are about what the report has carried out: an edit since then is not, and nobody may take it for done.
     generation = int(base.get("observedGeneration") or told.generation)
 
@@ -410,10 +418,18 @@ def _now(base: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], t
             found["MembersReady"] = condition("MembersReady", False, "NotReady", text)
         elif not any(each.get("message") for each in listed):
             found["MembersReady"] = condition("MembersReady", True, "AllReady", "all listed members are ready")
-    if told.unready:
-        found["ComponentsReady"] = condition("ComponentsReady", False, "ComponentsNotReady", "; ".join(told.unready))
-    if told.unanswered:
-        found["ControlPlaneReady"] = condition("ControlPlaneReady", False, "NotAnswering", told.unanswered)
+    all_ready = all(each.get("ready", 0) >= each.get("desired", 0) for each in base.get("components") or ())
+    for kind, reason, trouble, well, words in (
+        ("ComponentsReady", "ComponentsNotReady", "; ".join(told.unready), bool(told.parts) and all_ready, _READY),
+        ("ControlPlaneReady", "NotAnswering", told.unanswered, told.members is not None, _ANSWERING),
+    ):
+        if trouble:
+            found[kind] = condition(kind, False, reason, trouble)
+        elif conditions.get(kind, {}).get("reason") == reason and (
+            well or before.get(kind, {}).get("reason") != reason
+        ):
+            # No report says so: an earlier operator has seen it, and this one sees, or has seen, that it is over.
+            found[kind] = condition(kind, True, *words)
     if not found:
         return found
     parts = [{**conditions, **found}.get(kind, {}) for kind in ("ComponentsReady", "ControlPlaneReady", "MembersReady")]

@@ -191,6 +191,25 @@ def test_a_controller_that_does_not_renew_its_lease_is_not_at_work(site: Site) -
     assert site.told(PROD).trouble == ""
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_of_one_that_an_earlier_operator_has_probed_nothing_good_is_told_before_its_controllers_were_seen_at_work(
+    site: Site, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """It may have told that they are not, which is seen half a minute later only."""
+    monkeypatch.setattr(renewals, "DURATION", 1e9)
+    plane = site.planes[PROD]
+    plane.asleep = {"karmada-scheduler"}
+    site.probes.begin(PROD, "s", frozenset())
+    until(lambda: plane.lists > 5, "several probes")
+    assert site.probes.finding(PROD) == Finding()
+    if late:
+        monkeypatch.setattr(renewals, "DURATION", 0.0)
+        assert site.told(PROD) == Finding("at work no more, by their Leases: karmada-scheduler", ())
+    else:
+        plane.asleep = set()
+        assert site.told(PROD) == Finding("", ())
+
+
 def test_where_there_are_many_leases_each_is_read_alone(site: Site) -> None:
     """Of those that the first page would not have."""
     plane = site.planes[PROD]

@@ -296,6 +296,40 @@ def test_what_an_earlier_operator_wrote_stays_until_there_is_news() -> None:
     assert conditions(found)["Paused"]["status"] == "True"
 
 
+def test_trouble_that_an_earlier_operator_saw_stays_until_this_one_has_seen_its_end() -> None:
+    """A run does not tell: it may be long until there is one, as of an object that is paused."""
+    rows = [{"name": "etcd", "desired": 1, "ready": 1}, {"name": "karmada-webhook", "desired": 2, "ready": 2}]
+    why = "Deployment x-webhook: 1 of 2 ready"
+    lost = {"unready": (why,), "parts": (Part("etcd", 1, ""), Part("karmada-webhook", 1, why))}
+    report = {**WORKING, "components": rows}
+    former = composed({}, Told(report=report, unanswered="cannot reach it", **lost), NOW)
+    told, hour = at_rest(Told(), 3, paused=True), timedelta(hours=1)
+
+    def reasons(status: dict[str, Any]) -> list[str]:
+        return [conditions(status)[each]["reason"] for each in ("ComponentsReady", "ControlPlaneReady", "Ready")]
+
+    assert reasons(composed(former, told, NOW + hour)) == ["ComponentsNotReady", "NotAnswering", "ComponentsNotReady"]
+    answering = replace(told, members=(Member("m1", True, "ClusterReady"),), listed=frozenset({"m1"}))
+    found = composed(former, answering, NOW + hour)
+    assert reasons(found) == ["ComponentsNotReady", "Answering", "ComponentsNotReady"]
+    assert conditions(found)["Ready"]["message"] == why
+    # What is gone since before that is watched by nobody: a run brings it back.
+    watched = replace(answering, parts=(Part("etcd", 1, ""),))
+    assert reasons(composed(former, watched, NOW + hour))[0] == "ComponentsNotReady"
+    watched = replace(answering, parts=(Part("etcd", 1, ""), Part("karmada-webhook", 2, "")))
+    found = composed(former, watched, NOW + hour)
+    assert reasons(found) == ["AllReady", "Answering", "AllReady"]
+    assert conditions(found)["Ready"]["lastTransitionTime"] == "2026-11-23T01:00:00Z"
+    # A run that is cancelled begins the probes anew.
+    again = composed(found, replace(watched, members=None), NOW + 2 * hour, first=former)
+    assert reasons(again) == ["AllReady", "Answering", "AllReady"]
+    worse = composed(again, replace(watched, unanswered="cannot reach it"), NOW + 3 * hour, first=former)
+    assert reasons(worse) == ["AllReady", "NotAnswering", "NotAnswering"]
+    of_a_run = [{**each, "reason": "NotReady", "status": "False"} for each in PARTS]
+    found = composed({**former, "conditions": of_a_run}, watched, NOW)
+    assert reasons(found)[:2] == ["NotReady", "NotReady"], "what a report says is for the next one to take back"
+
+
 def test_ready_is_not_told_of_an_edit_before_that_is_carried_out() -> None:
     """Whoever waits for a condition compares its generation with that of the object."""
     rests = replace(Told(generation=3, report=WORKING, phase="Completed"), members=(), listed=frozenset())
