@@ -94,7 +94,7 @@ class Renewals:
 
     @property
     def settled(self) -> bool:
-        """Whether each controller with a Lease was seen renewing it. Before that, one may just not be late yet."""
+        """True once each controller with a Lease was seen renewing it. Before that, one may just not be late yet."""
         return all(each.again or name in _OPTIONAL for name, each in self._seen.items())
 
     def _sign(self, what: str) -> None:
