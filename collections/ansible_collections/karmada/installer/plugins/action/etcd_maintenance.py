@@ -11,6 +11,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     external,
     maintenance,
     on_hosts,
+    patience,
     room,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
@@ -66,7 +67,7 @@ def _may_become_well(run: Run, timeout: float) -> bool:
         run.handover.etcd_step = {}
         return False
     run.handover.etcd_step = {"unwell_since": since}
-    time.sleep(room.PAUSE_SECONDS)
+    time.sleep(patience.pause_on_hosts(now - since, timeout))
     return True
 
 

@@ -84,9 +84,9 @@ def test_nothing_is_decided_while_a_member_is_not_well(runs: Runs) -> None:
 
 
 def test_members_are_asked_again_until_all_are_well(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [1000.0]
+    clock, pauses = [1000.0], list[float]()
     monkeypatch.setattr(etcd_maintenance.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(etcd_maintenance.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(etcd_maintenance.time, "sleep", pauses.append)
 
     def again(*, check: bool = False) -> bool:
         return bool(decided(runs, "well", check=check)["again"])
@@ -100,6 +100,7 @@ def test_members_are_asked_again_until_all_are_well(runs: Runs, monkeypatch: pyt
     assert again()
     clock[0] += 1.0
     assert not again(), "the next step refuses"
+    assert pauses == [0.3, 0.5], "the later, the longer until the next look"
     # Of a later step it is a wait of its own.
     assert again()
     runs.see(etcd2={"etcd": status("3")})

@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     seen_on_hosts,
     wanted_on_hosts,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import plan_types as steps
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -241,6 +242,36 @@ def test_whoever_waits_is_told_for_what_every_half_minute(
     with pytest.raises(ProblemsError) as refused:
         members_on_hosts.decide(run, 300.0)
     assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_AT_RISK
+
+
+@pytest.mark.parametrize("timeout", [300.0, 3600.0])
+def test_however_long_a_wait_is_it_has_few_looks(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch, timeout: float
+) -> None:
+    monkeypatch.undo()
+    world, clock, pauses = installed(3), [1000.0], list[float]()
+    monkeypatch.setattr(members_on_hosts.time, "monotonic", lambda: clock[0])
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr(members_on_hosts.time, "sleep", sleep)
+    run = world.run(hosts(names(1, 2, 3, 4, 5)))
+    found, waits = seen_on_hosts.look(run), steps.Wait("member cp4 has not started yet")
+
+    def wait() -> None:
+        while True:
+            members_on_hosts._in_time(run, members_on_hosts.LOOK_AGAIN, found, waits, timeout)
+
+    with pytest.raises(ProblemsError) as refused:
+        wait()
+    assert refused.value.problems[0].reason is Reason.NOT_READY_IN_TIME
+    assert clock[0] - 1000.0 < timeout + 1.0, "the last look is where the time ends"
+    # ansible-core 2.19 carries out 247 files of tasks that include one another, and ends a run at the next one.
+    assert len(pauses) < 247 / 2
+    assert pauses[:8] == [patience.LOOK_SECONDS] * 8, "what comes soon is seen soon"
+    assert max(pauses) <= patience.LATER_SECONDS
 
 
 @pytest.mark.parametrize("seconds", [31.0, 301.0])
