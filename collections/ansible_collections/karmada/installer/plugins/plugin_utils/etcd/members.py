@@ -131,6 +131,9 @@ class _Change:
                 reason = step.what
             else:
                 reason = self._do(step)
+                if step == before and isinstance(step, steps.ClientsFollow):
+                    # They were told, and are not as they were told to be.
+                    reason = "the API server does not get the members that stay as its etcd-servers"
             if not reason:
                 began, progress = time.monotonic(), self._progress()
             elif time.monotonic() - began > self.timeout:

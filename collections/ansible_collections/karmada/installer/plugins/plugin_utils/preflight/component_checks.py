@@ -179,6 +179,25 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
                     )
 
 
+def own_flags(run: Run) -> Iterable[Problem]:
+    """Flags that only the installer sets: with another value it would look for data and members where they are not.
+
+    Not a rule of the schema: a control plane that has run with one has to be backed up before the document changes.
+    """
+    for component in wanted_rows(run.spec):
+        for name in settings_of(component, run.spec).extra_args:
+            if name in component.own_flags:
+                remedy = "take it out, the installer sets it"
+                if component.keeps_data:
+                    remedy += "; where etcd has run with it already, take a backup before, and restore it after"
+                yield Problem(
+                    what=f"{component.name} cannot be given {name}: by it the installer knows etcd's members and their data",
+                    where=f"{settings_path(component)}.extraArgs.{name}",
+                    remedy=remedy,
+                    reason=Reason.INVALID_FLAG,
+                )
+
+
 def own_images(run: Run) -> Iterable[Problem]:
     """Images that the document sets for single components, if they have no effect or do not fit the others.
 

@@ -352,6 +352,28 @@ def test_a_late_answer_has_its_time_to_settle_whatever_was_waited_for_before(mon
     assert_is_well(world, 5)
 
 
+def test_an_api_server_that_does_not_follow_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where an overlay sets the URLs of the members that it connects to."""
+    world, clock, told = installed(3), [1000.0], list[str]()
+
+    def follow(run: Run, _timeout: float) -> list[Change]:
+        told.append(run.name)
+        assert len(told) < 100, "a loop without end"
+        return []
+
+    def sleep(_seconds: float) -> None:
+        clock[0] += 5.0
+
+    monkeypatch.setattr(members.clients, "follow", follow)
+    monkeypatch.setattr(members.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(members.time, "sleep", sleep)
+    with pytest.raises(ProblemsError) as refused:
+        brought_to(world, 1)
+    (problem,) = refused.value.problems
+    assert problem.reason is Reason.NOT_READY_IN_TIME
+    assert "etcd-servers" in problem.what
+
+
 def test_the_first_members_may_be_others_until_there_is_a_stateful_set() -> None:
     world = PodsOfEtcd()
     records = tuple(EtcdMemberState(name) for name in members_in_pods(3))
