@@ -19,8 +19,10 @@ FULL = "memberID:1 alarm:NOSPACE "
 SEEN = {"state": "seen", "changing": False, "replace": []}
 
 
-def status(member: str, *, used: int = 100, errors: tuple[str, ...] = (), leader: str = "1") -> dict[str, Any]:
-    """Answer of a member with 400 MiB, of which so many are in use."""
+def status(
+    member: str, *, used: int = 100, errors: tuple[str, ...] = (), leader: str = "1", quota: int = 2048
+) -> dict[str, Any]:
+    """Answer of a member with 400 MiB, of which so many are in use, and a quota in MiB."""
     listed = [
         {"id": identity, "name": name, "peer_urls": [f"https://{name}:2380"], "client_urls": [], "learner": False}
         for name, identity in MEMBERS.items()
@@ -38,7 +40,7 @@ def status(member: str, *, used: int = 100, errors: tuple[str, ...] = (), leader
             "raftTerm": "2",
             "dbSize": str(400 * MIB),
             "dbSizeInUse": str(used * MIB),
-            "dbSizeQuota": str(2048 * MIB),
+            "dbSizeQuota": str(quota * MIB),
         },
         "known": {"cluster_id": "a", "members": listed},
     }
@@ -127,6 +129,14 @@ def test_an_alarm_is_cleared_for_each_member_that_raises_it(runs: Runs) -> None:
     _, requests = asked(runs, state="disarmed", identities=found["identities"])
     disarmed = [each["member"] for each in requests if each["module"] == "_etcd_room"]
     assert disarmed == found["identities"]
+
+
+def test_a_check_tells_that_the_alarm_of_a_full_etcd_is_to_be_cleared(runs: Runs) -> None:
+    full = {host: {"etcd": status(member, errors=(FULL,), quota=400)} for host, member in MEMBERS.items()}
+    runs.see(**full)
+    assert decided(runs, "concluded", check=True)["identities"] == list(MEMBERS.values())
+    with pytest.raises(ProblemsError, match="full of what is in use"):
+        decided(runs, "concluded")
 
 
 def test_a_check_asks_for_no_change(runs: Runs) -> None:
