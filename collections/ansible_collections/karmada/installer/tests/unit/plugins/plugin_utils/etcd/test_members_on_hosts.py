@@ -415,15 +415,6 @@ def test_a_learner_of_somebody_else_is_told_before_whatever_the_run_is_about(ins
     assert problem.reason is Reason.ETCD_MEMBERS_DIFFER
 
 
-def test_a_check_tells_who_would_come_and_go(installed: Installed) -> None:
-    world = installed(3)
-    world.lose_data("cp3")
-    run = world.run(hosts(names(1, 3, 4)), check=True)
-    world.ask(run)
-    told = [f"{each.action} {each.ref.name}" for each in wanted_on_hosts.predicted(run, ["cp1"])]
-    assert told == ["created cp4", "changed cp1", "changed cp3", "deleted cp2"]
-
-
 # -- what is rendered meanwhile ----------------------------------------------------------------------------------------
 
 
