@@ -11,6 +11,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
     external,
     maintenance,
     on_hosts,
+    patience,
     room,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
@@ -66,16 +67,21 @@ def _may_become_well(run: Run, timeout: float) -> bool:
         run.handover.etcd_step = {}
         return False
     run.handover.etcd_step = {"unwell_since": since}
-    time.sleep(room.PAUSE_SECONDS)
+    time.sleep(patience.pause_on_hosts(now - since, timeout))
     return True
 
 
 def _concluded(run: Run) -> dict[str, Any]:
     """Members whose alarm is to be cleared, now that all have given back their free space."""
-    seen = on_hosts.seen(run)
+    seen, limits = on_hosts.seen(run), room.limits(run)
     names = [each.name for each in seen]
-    step = maintenance.next_step(seen, room.limits(run), compacted=True, defragmented=names)
-    if step is None and (full := maintenance.no_room(seen, run.name)) and not run.check:
+    # In check mode nobody has given back anything yet.
+    step = (
+        maintenance.disarm(seen)
+        if run.check
+        else maintenance.next_step(seen, limits, compacted=True, defragmented=names)
+    )
+    if step is None and (full := maintenance.no_room(seen, limits, run.name)):
         raise ProblemsError(full, "its members were compacted and defragmented")
     return {"by": step.member if step else "", "identities": list(step.identities) if step else []}
 

@@ -9,9 +9,12 @@ from typing import Any
 
 from .etcd_state import EtcdMemberState
 from .ip_families import bracketed
+from .spec import Spec
 from .table import ETCD, ETCD_PEER_COMMON_NAME
-from .types import EtcdMember, Layout
+from .types import EtcdMember, Layout, settings_of
 
+#: Bytes that a member's database may have if nothing else is said (``DefaultQuotaBytes`` in server/storage/quota.go).
+DEFAULT_QUOTA = 2 * 1024**3
 #: A member compares its content with that of the others when it discards revisions; with data also before it serves.
 _CHECKS = "CompactHashCheck=true,InitialCorruptCheck=true"
 #: Where all start with data at once, none answers the others before it serves, and each waits seven seconds for each of
@@ -79,6 +82,12 @@ def of_member(
         "log-level": "info",
     }
     return {**configuration, **{key: _typed(key, value) for key, value in extra.items()}}
+
+
+def quota(spec: Spec) -> int:
+    """Bytes that a member's database may have by the document, or by etcd's default."""
+    text = settings_of(ETCD, spec).extra_args.get("quota-backend-bytes", "")
+    return int(text) if text.isdecimal() and int(text) else DEFAULT_QUOTA
 
 
 def data_folder(layout: Layout, generation: int, record: EtcdMemberState) -> str:

@@ -121,6 +121,9 @@ _CLIENT_AUTHORITIES_FILES = FileSet("client-ca", "pki/client-ca", Holds.CLIENT_A
 _TO_ETCD, _TO_APISERVER = Call("etcd", "client"), Call("karmada-apiserver", "https")
 _TO_ESTIMATORS = Call("karmada-scheduler-estimator", "grpc")
 
+#: Own flags of a component that is a client of etcd.
+_ETCD_CLIENT_OWNS = ("etcd-servers",)
+
 ETCD = Component(
     name="etcd",
     field="etcd",
@@ -135,6 +138,16 @@ ETCD = Component(
     calls_nobody_else=True,
     read_again=("tls.crt", "tls.key"),
     settings_file="etcd.yaml",
+    own_flags=(
+        "data-dir",
+        "force-new-cluster",
+        "initial-advertise-peer-urls",
+        "initial-cluster",
+        "initial-cluster-state",
+        "initial-cluster-token",
+        "name",
+        "wal-dir",
+    ),
     keeps_data=True,
     metrics_port="metrics",
     metrics_apart=True,
@@ -156,6 +169,7 @@ KARMADA_APISERVER = Component(
     served_port="https",
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=flags.kube_apiserver,
+    own_flags=_ETCD_CLIENT_OWNS,
     takes_feature_gates=True,
     calls=(
         _TO_ETCD,
@@ -187,6 +201,7 @@ KARMADA_AGGREGATED_APISERVER = Component(
     served_port="https",
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=flags.stored_extension_apiserver,
+    own_flags=_ETCD_CLIENT_OWNS,
     stop_seconds=_EXTENSION_STOPS,
     takes_feature_gates=True,
     calls=(_TO_ETCD, _TO_APISERVER),
@@ -296,6 +311,7 @@ KARMADA_SEARCH = Component(
     served_port="https",
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=flags.stored_extension_apiserver,
+    own_flags=_ETCD_CLIENT_OWNS,
     stop_seconds=_EXTENSION_STOPS,
     optional=True,
     calls=(_TO_ETCD, _TO_APISERVER),

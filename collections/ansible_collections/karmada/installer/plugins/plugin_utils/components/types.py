@@ -258,6 +258,9 @@ class Component:
     read_again: tuple[str, ...] = ()
     #: File that holds its settings; empty for a component that takes flags.
     settings_file: str = ""
+    #: Flags, or settings of its file, that extraArgs cannot have: by them the installer knows where its data lies and
+    #: which members of etcd there are, and it would go by what is not so.
+    own_flags: tuple[str, ...] = ()
     #: It has a data directory that outlives its processes.
     keeps_data: bool = False
     #: One component for each member to which the control plane pushes.

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from ..components.etcd_configuration import DEFAULT_QUOTA
 from ..problems import Problem, Reason
 from .health import Seen, assess
 
@@ -30,10 +31,18 @@ _MENDED = frozenset({"Alarm"})
 
 @dataclass(frozen=True)
 class Limits:
-    """Size of a database, in bytes, and share of free space in it, in percent, from which on it is defragmented."""
+    """Size of a database, in bytes, and share of free space in it, in percent, from which on it is defragmented.
+
+    ``quota`` is how many bytes it may have where a member does not tell (before etcd 3.6).
+    """
 
     size: int
     free_percent: int
+    quota: int = DEFAULT_QUOTA
+
+    def quota_of(self, seen: Seen) -> int:
+        """Bytes that the database of a member may have."""
+        return seen.status.db_quota or self.quota
 
 
 @dataclass(frozen=True)
@@ -55,12 +64,18 @@ def is_due(seen: Seen, limits: Limits) -> bool:
 
 
 def next_step(
-    seen: Sequence[Seen], limits: Limits, *, compacted: bool = False, defragmented: Collection[str] = ()
+    seen: Sequence[Seen],
+    limits: Limits,
+    *,
+    compacted: bool = False,
+    defragmented: Collection[str] = (),
+    disarmed: bool = False,
 ) -> Step | None:
     """Next step, or None if there is nothing to do.
 
-    ``compacted`` and ``defragmented`` (names) are what this run has done: a member is not defragmented twice. Raises
-    nothing; whether the members may be touched at all is for ``refusal`` to say.
+    ``compacted``, ``defragmented`` (names) and ``disarmed`` are what this run has done: a member is not defragmented
+    twice, and an alarm that is back is not cleared again. Raises nothing; whether the members may be touched at all is
+    for ``refusal`` to say.
     """
     full = _is_full(seen)
     due = [each for each in seen if each.name not in defragmented and (full or is_due(each, limits))]
@@ -68,12 +83,18 @@ def next_step(
         return Step(COMPACT, _leader_last(seen)[-1].name, max(each.status.revision for each in seen))
     if due:
         return Step(DEFRAGMENT, _leader_last(due)[0].name)
-    if full and _has_room(seen):
-        # An alarm outlives its member, so that of one that was replaced meanwhile is cleared, too.
-        raised = {identity for each in seen for identity in each.status.full_members}
-        tell = {each.status.member_id for each in seen if NOSPACE in each.status.alarms}
-        return Step(DISARM, _leader_last(seen)[0].name, identities=tuple(sorted(raised | tell)))
-    return None
+    has_room = all(each.status.db_size < _ROOM * limits.quota_of(each) for each in seen)
+    return disarm(seen) if has_room and not disarmed else None
+
+
+def disarm(seen: Sequence[Seen]) -> Step | None:
+    """Step that clears the alarm of a full etcd, once there is room; None if there is no alarm."""
+    if not _is_full(seen):
+        return None
+    # An alarm outlives its member, so that of one that was replaced meanwhile is cleared, too.
+    raised = {identity for each in seen for identity in each.status.full_members}
+    tell = {each.status.member_id for each in seen if NOSPACE in each.status.alarms}
+    return Step(DISARM, _leader_last(seen)[0].name, identities=tuple(sorted(raised | tell)))
 
 
 def order(seen: Sequence[Seen], limits: Limits) -> list[str]:
@@ -108,15 +129,11 @@ def _replaced_while_full(seen: Sequence[Seen]) -> str:
     return "; one whose data is lost is replaced by karmada.installer.install, also while etcd is full"
 
 
-def no_room(seen: Sequence[Seen], name: str) -> Problem | None:
+def no_room(seen: Sequence[Seen], limits: Limits, name: str) -> Problem | None:
     """Problem of an etcd that is still full when everything was done."""
     if not _is_full(seen):
         return None
-    full = [
-        f"{each.name} {each.status.db_size // 1024**2} of {each.status.db_quota // 1024**2} MiB"
-        for each in seen
-        if each.status.db_quota
-    ]
+    full = [f"{each.name} {each.status.db_size // 1024**2} of {limits.quota_of(each) // 1024**2} MiB" for each in seen]
     return Problem(
         f"it is full of what is in use, and takes no writes: {', '.join(full)}",
         f"etcd of {name}",
@@ -137,10 +154,6 @@ def _only_alarms(seen: Sequence[Seen]) -> bool:
 
 def _is_full(seen: Sequence[Seen]) -> bool:
     return any(NOSPACE in each.status.alarms for each in seen)
-
-
-def _has_room(seen: Sequence[Seen]) -> bool:
-    return all(each.status.db_size < _ROOM * each.status.db_quota for each in seen if each.status.db_quota)
 
 
 def _leader_last(seen: Sequence[Seen]) -> list[Seen]:

@@ -26,7 +26,7 @@ from . import clients, nodes, patience
 from . import plan_types as steps
 from .client import EtcdClient, EtcdError
 from .members_seen import Look, are_ours, look
-from .members_wanted import change
+from .members_wanted import change, predicted
 from .plan import ids_of, next_step
 
 #: Has pods that do not work start with the settings of now; see ``rollout.renew_broken``.
@@ -73,13 +73,8 @@ def note(run: Run) -> None:
 
 
 def _predicted(run: Run, replace_names: Collection[str]) -> list[Change]:
-    known, wanted = [each.name for each in run.state.etcd.members], cluster_layout.etcd_pod_names(run.instance)
-    return [
-        *_completed_records_change(run),
-        *(change(name, "created") for name in wanted if name not in known),
-        *(change(name, "changed") for name in wanted if name in replace_names and name in known),
-        *(change(name, "deleted") for name in known if name not in wanted),
-    ]
+    records, wanted = run.state.etcd.members, cluster_layout.etcd_pod_names(run.instance)
+    return [*_completed_records_change(run), *predicted(look(run).seen, records, wanted, replace_names)]
 
 
 def _completed_records_change(run: Run) -> list[Change]:
@@ -131,6 +126,9 @@ class _Change:
                 reason = step.what
             else:
                 reason = self._do(step)
+                if step == before and isinstance(step, steps.ClientsFollow):
+                    # They were told, and are not as they were told to be.
+                    reason = "the API server does not get the members that stay as its etcd-servers"
             if not reason:
                 began, progress = time.monotonic(), self._progress()
             elif time.monotonic() - began > self.timeout:

@@ -218,7 +218,7 @@ def _in_time(run: Run, turn: Turn, found: Look, step: steps.Step | steps.Refusal
         "refused_since": refused_since,
     }
     if turn == LOOK_AGAIN or waits:
-        time.sleep(patience.LOOK_SECONDS)
+        time.sleep(patience.pause_on_hosts(now - since, timeout))
     return turn
 
 

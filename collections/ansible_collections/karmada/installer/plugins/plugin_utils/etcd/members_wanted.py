@@ -136,6 +136,27 @@ def _settled_step(
         time.sleep(patience.LOOK_SECONDS)
 
 
+def predicted(
+    seen: steps.Seen, records: Sequence[EtcdMemberState], wanted: Sequence[str], replace_names: Collection[str]
+) -> list[Change]:
+    """Changes of members that a run would make, by its first look; one that is replaced is changed.
+
+    ``records`` are those of the members that were seen, as killed runs have left them; ``wanted`` are the names that
+    the document asks for, and ``replace_names`` those that are replaced without a proof of loss.
+    """
+    known, listed = {each.name: each for each in seen.known}, seen.members or ()
+    voters = {each.id for each in listed if not each.learner}
+    # Only a majority can replace one.
+    ill = {each.id for each in listed if not each.works}
+    there = {each.name for each in records if each.has_vote or known[each.name].id in voters}
+    replaced = {each.name for each in seen.known if each.leaving or (each.lost and each.id in ill)}
+    return [
+        *(change(name, "created") for name in wanted if name not in there),
+        *(change(name, "changed") for name in wanted if name in there & {*replaced, *replace_names}),
+        *(change(name, "deleted") for name in known if name not in wanted),
+    ]
+
+
 def change(name: str, action: Action) -> Change:
     """Change of a member, in pods or on a host, for the report."""
     return Change(Ref("etcd", "EtcdMember", name), action)

@@ -8,11 +8,26 @@ from .plan_types import Refusal
 
 #: Pause between two looks while something is waited for.
 LOOK_SECONDS = 0.3
+#: Share of the time already waited, after which members on hosts are looked at again, and the seconds that this is at
+#: most: the locks of hosts, which each look keeps, last longer.
+LATER_SHARE, LATER_SECONDS = 0.125, 60.0
 #: Seconds for which a member may seem not to be healthy between two steps: after a change of the leader, and on a busy
 #: machine, a look finds one that answers late.
 SETTLE_SECONDS = 30.0
 #: Seconds for that before the first change, while somebody waits for the answer.
 SETTLE_SECONDS_BEFORE = 5.0
+
+
+def pause_on_hosts(waited: float, timeout: float) -> float:
+    """Seconds until the next look at members on hosts, which have been waited for during ``waited`` of ``timeout``.
+
+    There a look is tasks that are included by those of the look before: each costs more than the last, and ansible-core
+    2.19 ends a run at the 248th. A loop over an include is no way out, as its condition is evaluated for all of its
+    passes before the first one. So the number of looks grows with the logarithm of the time up to some minutes, and
+    what comes soon is seen soon.
+    """
+    later = min(waited * LATER_SHARE, LATER_SECONDS, timeout - waited)
+    return max(LOOK_SECONDS, later)
 
 
 def require_patience(refusal: Refusal, seconds: float, *, again: bool) -> None:

@@ -7,6 +7,7 @@ import time
 
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
 
+from ..components.etcd_configuration import quota
 from ..components.table import ETCD
 from ..components.types import settings_of
 from ..kube.objects import quantity
@@ -15,7 +16,7 @@ from ..run.run import Run
 from . import access, look, maintenance
 from .client import EtcdClient, EtcdError
 from .health import Seen
-from .maintenance import COMPACT, DEFRAGMENT, NOSPACE, Limits, Step
+from .maintenance import COMPACT, DEFRAGMENT, DISARM, NOSPACE, Limits, Step
 
 #: Least seconds between two looks at a member that is to become healthy.
 PAUSE_SECONDS = 0.5
@@ -27,7 +28,7 @@ def limits(run: Run) -> Limits:
     """Limits of the document."""
     settings = settings_of(ETCD, run.spec)
     size = quantity(settings.maintenance_size or _SIZE)
-    return Limits(int(size or 0), settings.maintenance_free_percent or _FREE_PERCENT)
+    return Limits(int(size or 0), settings.maintenance_free_percent or _FREE_PERCENT, quota(run.spec))
 
 
 def planned(seen: list[Seen], allowed: Limits, name: str) -> list[str]:
@@ -35,9 +36,8 @@ def planned(seen: list[Seen], allowed: Limits, name: str) -> list[str]:
     members = maintenance.order(seen, allowed)
     if not members:
         return []
-    full = any(NOSPACE in each.status.alarms for each in seen)
     told = [f"compacted Etcd {name}", *(f"defragmented EtcdMember {each}" for each in members)]
-    return told + [f"disarmed Etcd {name}"] * full
+    return told + [f"disarmed Etcd {name}"] * (maintenance.disarm(seen) is not None)
 
 
 def make_room(run: Run, timeout: float) -> list[str]:
@@ -57,9 +57,9 @@ def make_room(run: Run, timeout: float) -> list[str]:
     run.store.take_lock()
     # Another run may have been at work until now.
     seen = _look(run, client)
-    changes, compacted = [], False
+    changes, compacted, disarmed = [], False, False
     done: list[str] = []
-    while step := maintenance.next_step(seen, allowed, compacted=compacted, defragmented=done):
+    while step := maintenance.next_step(seen, allowed, compacted=compacted, defragmented=done, disarmed=disarmed):
         _require_health(seen, run.name, changes)
         run.require_lock()
         try:
@@ -67,11 +67,11 @@ def make_room(run: Run, timeout: float) -> list[str]:
         except EtcdError as error:
             raise ProblemsError(_failure(step, run.name, str(error)), _so_far(changes)) from None
         changes += [told] if told else []
-        compacted = compacted or step.kind == COMPACT
+        compacted, disarmed = compacted or step.kind == COMPACT, disarmed or step.kind == DISARM
         if step.kind == DEFRAGMENT:
             done.append(step.member)
         seen = _healthy_again(run, client, timeout)
-    if full := maintenance.no_room(seen, run.name):
+    if full := maintenance.no_room(seen, allowed, run.name):
         raise ProblemsError(full, _so_far(changes))
     return changes
 

@@ -146,7 +146,7 @@ def _known(
     return steps.Known(record.name, identity, leaving=record.leaving, lost=lost)
 
 
-def _moved(seen: steps.Seen) -> list[str]:
+def moved(seen: steps.Seen) -> list[str]:
     """Names of members that the others know at another address than the document gives their hosts."""
     urls = {each.id: each.peer_url for each in seen.members or ()}
     return [
@@ -158,4 +158,4 @@ def _moved(seen: steps.Seen) -> list[str]:
 
 def ids_to_replace(seen: steps.Seen, names: Collection[str]) -> frozenset[str]:
     """IDs of the members of these names, and of those that have moved, as far as they may be replaced."""
-    return ids_of(seen, {*names, *_moved(seen)})
+    return ids_of(seen, {*names, *moved(seen)})

@@ -11,11 +11,11 @@ from ..components.spec import HostEntry
 from ..kube.apply import Change
 from ..problems import Problem, Reason
 from ..run.run import Run
-from . import on_hosts
+from . import members_wanted, on_hosts
 from . import plan_types as steps
-from .members_wanted import change, unknown_names
+from .members_wanted import unknown_names
 from .plan import next_step
-from .seen_on_hosts import are_ours, hosts_of_members, ids_to_replace, known, look, members_change, wanted
+from .seen_on_hosts import are_ours, hosts_of_members, ids_to_replace, known, look, members_change, moved, wanted
 
 #: Field of the document that says which hosts are members.
 HOSTS_FIELD = "spec.hosts"
@@ -101,14 +101,5 @@ def predicted(run: Run, replace_names: Collection[str]) -> list[Change]:
     """Changes of members that a run would make."""
     if not are_ours(run) or not run.state.etcd.bootstrapped or not run.state.etcd.members:
         return []
-    names, wishes = known(run), wanted(run)
-    lost = (
-        {each.name for each in look(run).seen.known if each.lost}
-        if on_hosts.any_answer(run, hosts_of_members(run))
-        else set()
-    )
-    return [
-        *(change(name, "created") for name in wishes if name not in names),
-        *(change(name, "changed") for name in wishes if name in names and (name in replace_names or name in lost)),
-        *(change(name, "deleted") for name in names if name not in wishes),
-    ]
+    seen = look(run).seen
+    return members_wanted.predicted(seen, run.state.etcd.members, wanted(run), {*replace_names, *moved(seen)})

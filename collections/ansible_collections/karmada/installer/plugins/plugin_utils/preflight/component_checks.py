@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
-from ..components import audit_policy, known_flags
+from ..components import audit_policy, etcd_configuration, known_flags
 from ..components import own_images as own_images_of
 from ..components.spec import Spec
 from ..components.table import ETCD, agents, pod_rows, wanted_rows
@@ -19,9 +19,6 @@ from ..problems import Problem, Reason
 from ..render import etcd_nodes, etcd_pods
 from ..run.run import Run
 from . import account_rights
-
-#: Bytes that a member's database may have if nothing else is said (``DefaultQuotaBytes`` in server/storage/quota.go).
-DEFAULT_ETCD_QUOTA = 2 * 1024**3
 
 
 def host_path_nodes(run: Run) -> Iterable[Problem]:
@@ -75,7 +72,7 @@ def quota_above_volume(run: Run) -> Iterable[Problem]:
         return
     size = settings.claim_size or etcd_pods.DEFAULT_SIZE
     given = quantity(settings.extra_args.get(flag, ""))
-    quota, room = given or DEFAULT_ETCD_QUOTA, quantity(size)
+    quota, room = given or etcd_configuration.DEFAULT_QUOTA, quantity(size)
     if room is None or quota <= room:
         return
     what = f"etcd's database may grow to {quota / 2**30:.1f} GiB, and its volume has {size}"
@@ -177,6 +174,25 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
                         remedy=(f"did you mean {near}? " if near else "") + f"it has {_listed(known, kind)}",
                         reason=Reason.INVALID_FLAG,
                     )
+
+
+def own_flags(run: Run) -> Iterable[Problem]:
+    """Flags that only the installer sets: with another value it would look for data and members where they are not.
+
+    Not a rule of the schema: a control plane that has run with one has to be backed up before the document changes.
+    """
+    for component in wanted_rows(run.spec):
+        for name in settings_of(component, run.spec).extra_args:
+            if name in component.own_flags:
+                remedy = "take it out, the installer sets it"
+                if component.keeps_data:
+                    remedy += "; where etcd has run with it already, take a backup before, and restore it after"
+                yield Problem(
+                    what=f"{component.name} cannot be given {name}: by it the installer knows etcd's members and data",
+                    where=f"{settings_path(component)}.extraArgs.{name}",
+                    remedy=remedy,
+                    reason=Reason.INVALID_FLAG,
+                )
 
 
 def own_images(run: Run) -> Iterable[Problem]:

@@ -288,6 +288,7 @@ OF_PLACE: tuple[Callable[[Run], Iterable[Problem]], ...] = (
     endpoint_checks.ingress,
     endpoint_checks.route,
     component_checks.flags_and_gates,
+    component_checks.own_flags,
     component_checks.own_images,
     component_checks.priority_classes,
     component_checks.pull_secrets,

@@ -13,12 +13,12 @@ from functools import cached_property
 from itertools import combinations
 
 from ..artifacts.programs import ARCHITECTURES
+from ..components import etcd_configuration
 from ..components import hosts as component_hosts
 from ..components.hosts import AGENT_ROLE, CONTROL_PLANE_ROLE, ETCD_ROLE, Host
 from ..components.instance import Instance
 from ..components.state import State
 from ..components.table import ETCD
-from ..components.types import settings_of
 from ..problems import Problem, Reason
 from ..render import load_balancer, sockets, units
 from ..run import host_access
@@ -35,8 +35,8 @@ NOTICEABLE_SKEW, TOLERABLE_SKEW = 2, 30
 MIB = 1024 * 1024
 #: Disk space for a program, at most; the largest, kube-apiserver, has 90 MiB.
 PROGRAM_BYTES = 110 * MIB
-#: Disk space that etcd's data needs at first, and the size to which it may grow by default.
-ETCD_BYTES, ETCD_QUOTA = 1024 * MIB, 2 * 1024 * MIB
+#: Disk space that etcd's data needs at first.
+ETCD_BYTES = 1024 * MIB
 #: With less memory a host of that role works, but not for long.
 MEMORY: Mapping[str, int] = {CONTROL_PLANE_ROLE: 1536 * MIB, ETCD_ROLE: 512 * MIB}
 
@@ -346,7 +346,7 @@ def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[tuple[str, Reason]
             Reason.CONFINED_HOST,
         )
     if ETCD in wanted:
-        quota = _quota(instance)
+        quota = etcd_configuration.quota(instance.spec)
         free = facts.free[units.DATA]
         if free < quota:
             text = f"etcd may grow to {_mib(quota)}, and {_mib(free)} are free below {units.DATA}"
@@ -430,11 +430,6 @@ def _programs(instance: Instance, host: Host) -> set[str]:
 
 def _program_of(profile: str) -> str:
     return profile.rpartition("/")[2]
-
-
-def _quota(instance: Instance) -> int:
-    text = settings_of(ETCD, instance.spec).extra_args.get("quota-backend-bytes", "")
-    return int(text) if text.isdigit() and int(text) else ETCD_QUOTA
 
 
 def _mib(size: int) -> str:

@@ -21,6 +21,7 @@ def members_in_pods(count: int) -> list[str]:
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have nobody sleep between two looks."""
     monkeypatch.setattr(patience, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(patience, "LATER_SHARE", 0.0)
     monkeypatch.setattr(patience, "SETTLE_SECONDS", 0.0)
 
 

@@ -19,8 +19,10 @@ FULL = "memberID:1 alarm:NOSPACE "
 SEEN = {"state": "seen", "changing": False, "replace": []}
 
 
-def status(member: str, *, used: int = 100, errors: tuple[str, ...] = (), leader: str = "1") -> dict[str, Any]:
-    """Answer of a member with 400 MiB, of which so many are in use."""
+def status(
+    member: str, *, used: int = 100, errors: tuple[str, ...] = (), leader: str = "1", quota: int = 2048
+) -> dict[str, Any]:
+    """Answer of a member with 400 MiB, of which so many are in use, and a quota in MiB."""
     listed = [
         {"id": identity, "name": name, "peer_urls": [f"https://{name}:2380"], "client_urls": [], "learner": False}
         for name, identity in MEMBERS.items()
@@ -38,7 +40,7 @@ def status(member: str, *, used: int = 100, errors: tuple[str, ...] = (), leader
             "raftTerm": "2",
             "dbSize": str(400 * MIB),
             "dbSizeInUse": str(used * MIB),
-            "dbSizeQuota": str(2048 * MIB),
+            "dbSizeQuota": str(quota * MIB),
         },
         "known": {"cluster_id": "a", "members": listed},
     }
@@ -84,9 +86,9 @@ def test_nothing_is_decided_while_a_member_is_not_well(runs: Runs) -> None:
 
 
 def test_members_are_asked_again_until_all_are_well(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [1000.0]
+    clock, pauses = [1000.0], list[float]()
     monkeypatch.setattr(etcd_maintenance.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(etcd_maintenance.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(etcd_maintenance.time, "sleep", pauses.append)
 
     def again(*, check: bool = False) -> bool:
         return bool(decided(runs, "well", check=check)["again"])
@@ -100,6 +102,7 @@ def test_members_are_asked_again_until_all_are_well(runs: Runs, monkeypatch: pyt
     assert again()
     clock[0] += 1.0
     assert not again(), "the next step refuses"
+    assert pauses == [0.3, 0.5], "the later, the longer until the next look"
     # Of a later step it is a wait of its own.
     assert again()
     runs.see(etcd2={"etcd": status("3")})
@@ -126,6 +129,14 @@ def test_an_alarm_is_cleared_for_each_member_that_raises_it(runs: Runs) -> None:
     _, requests = asked(runs, state="disarmed", identities=found["identities"])
     disarmed = [each["member"] for each in requests if each["module"] == "_etcd_room"]
     assert disarmed == found["identities"]
+
+
+def test_a_check_tells_that_the_alarm_of_a_full_etcd_is_to_be_cleared(runs: Runs) -> None:
+    full = {host: {"etcd": status(member, errors=(FULL,), quota=400)} for host, member in MEMBERS.items()}
+    runs.see(**full)
+    assert decided(runs, "concluded", check=True)["identities"] == list(MEMBERS.values())
+    with pytest.raises(ProblemsError, match="full of what is in use"):
+        decided(runs, "concluded")
 
 
 def test_a_check_asks_for_no_change(runs: Runs) -> None:

@@ -81,10 +81,24 @@ def test_a_full_etcd_is_defragmented_as_a_whole_before_its_alarm_is_cleared() ->
     done = {"compacted": True, "defragmented": ("m0", "m1")}
     # Whatever is in use still fills it.
     assert maintenance.next_step(seen, LIMITS, **done) is None
-    assert maintenance.no_room(seen, "prod") is not None
+    assert maintenance.no_room(seen, LIMITS, "prod") is not None
     freed = [replace(each, status=replace(each.status, db_size=200 * MIB)) for each in seen]
     assert maintenance.next_step(freed, LIMITS, **done) == Step(DISARM, "m1", identities=("a0", "a1"))
-    assert maintenance.no_room([member(0)], "prod") is None
+    assert maintenance.no_room([member(0)], LIMITS, "prod") is None
+    # An alarm that is back at once is not cleared again.
+    assert maintenance.next_step(freed, LIMITS, **done, disarmed=True) is None
+
+
+def test_before_etcd_36_the_quota_is_that_of_the_document() -> None:
+    seen = [full(number, db_quota=0) for number in range(2)]
+    done = {"compacted": True, "defragmented": ("m0", "m1")}
+    limits = replace(LIMITS, quota=500 * MIB)
+    assert maintenance.next_step(seen, limits, **done) is None
+    problem = maintenance.no_room(seen, limits, "prod")
+    assert problem is not None
+    assert "m0 500 of 500 MiB, m1 500 of 500 MiB" in problem.what
+    roomy = maintenance.next_step(seen, replace(LIMITS, quota=1000 * MIB), **done)
+    assert roomy == Step(DISARM, "m1", identities=("a0", "a1"))
 
 
 def test_the_alarm_of_a_member_that_was_replaced_is_cleared() -> None:

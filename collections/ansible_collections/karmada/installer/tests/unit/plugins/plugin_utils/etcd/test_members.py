@@ -34,7 +34,6 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_members_in_po
     a_run,
     assert_is_well,
     brought_to,
-    document,
     installed,
     left_by,
 )
@@ -51,7 +50,6 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_runs import (
     without_lease,
     without_pauses,
 )
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 
 #: Of the writes of a run, it is killed before each one with this distance; 1 for all of them.
 MOMENTS = int(os.environ.get("ETCD_MOMENTS", "3"))
@@ -352,6 +350,28 @@ def test_a_late_answer_has_its_time_to_settle_whatever_was_waited_for_before(mon
     assert_is_well(world, 5)
 
 
+def test_an_api_server_that_does_not_follow_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where an overlay sets the URLs of the members that it connects to."""
+    world, clock, told = installed(3), [1000.0], list[str]()
+
+    def follow(run: Run, _timeout: float) -> list[Change]:
+        told.append(run.name)
+        assert len(told) < 100, "a loop without end"
+        return []
+
+    def sleep(_seconds: float) -> None:
+        clock[0] += 5.0
+
+    monkeypatch.setattr(members.clients, "follow", follow)
+    monkeypatch.setattr(members.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(members.time, "sleep", sleep)
+    with pytest.raises(ProblemsError) as refused:
+        brought_to(world, 1)
+    (problem,) = refused.value.problems
+    assert problem.reason is Reason.NOT_READY_IN_TIME
+    assert "etcd-servers" in problem.what
+
+
 def test_the_first_members_may_be_others_until_there_is_a_stateful_set() -> None:
     world = PodsOfEtcd()
     records = tuple(EtcdMemberState(name) for name in members_in_pods(3))
@@ -378,28 +398,6 @@ def test_the_first_look_tells_what_members_run(monkeypatch: pytest.MonkeyPatch) 
     assert members_wanted.problems(a_run(world, 5), confirmed=0, replace_names=(), looked=looked) == []
     begun = samples.state(etcd=EtcdState(token="t", storage="volumeClaim"))
     assert members_wanted.look_before(a_run(PodsOfEtcd(), 3, begun)) is None, "it has no members yet"
-
-
-def test_a_check_tells_who_would_come_and_go_and_writes_nothing() -> None:
-    world = installed(3)
-    before = world.writes
-    more, fewer = ["created prod-etcd-3", "created prod-etcd-4"], ["deleted prod-etcd-1", "deleted prod-etcd-2"]
-    for count, told in ((5, more), (1, fewer)):
-        run = fake_run(document(count), world, check=True)
-        assert [f"{each.action} {each.ref.name}" for each in members.bring_about(run, TIMEOUT)] == told
-    assert world.writes == before
-
-
-def test_a_check_foretells_what_follows_from_ids_that_an_earlier_version_did_not_note() -> None:
-    world = PodsOfEtcd()
-    world.bootstrap(members_in_pods(1))
-    records = tuple(EtcdMemberState(name) for name in members_in_pods(1))
-    stored = samples.state(etcd=EtcdState(token="t", bootstrapped=True, storage="volumeClaim", members=records))
-    run = a_run(world, 1, stored)
-    run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd", "karmada-apiserver"]))
-    told = members.bring_about(fake_run(document(1), world, stored=stored, check=True), TIMEOUT)
-    assert [each.ref for each in told] == [each.ref for each in members.bring_about(run, TIMEOUT)] != []
-    assert members.bring_about(fake_run(document(1), world, check=True), TIMEOUT) == []
 
 
 # -- killed ------------------------------------------------------------------------------------------------------------

@@ -130,6 +130,20 @@ def test_a_full_etcd_that_stays_full_is_told(run: Run, monkeypatch: pytest.Monke
     assert not any(each.startswith("disarm") for each in client.asked)
 
 
+def test_an_alarm_that_is_raised_again_at_once_is_cleared_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = etcd(500, 470, alarms=("NOSPACE",), healthy=False, message="alarm:NOSPACE")
+
+    def disarm(each: FakeEtcd, identity: str, _alarm: str) -> None:
+        each.asked.append(f"disarm {identity}")
+        assert len(each.asked) < 50, "a loop without end"
+
+    monkeypatch.setattr(FakeEtcd, "disarm", disarm)
+    with pytest.raises(ProblemsError, match="full of what is in use, and takes no writes: m0 470 of 500 MiB"):
+        made(run, client, monkeypatch)
+    assert client.asked[-3:] == ["disarm a0", "disarm a1", "disarm a2"]
+    assert client.asked.count("disarm a0") == 1
+
+
 def test_one_that_was_full_takes_writes_again_with_a_larger_quota(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     client = etcd(500, 499, alarms=("NOSPACE",), healthy=False, message="alarm:NOSPACE")
     with pytest.raises(ProblemsError, match="full of what is in use"):
@@ -186,7 +200,8 @@ def test_a_check_says_what_it_would_do(run: Run, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_document_says_from_when_on(run: Run) -> None:
-    assert room.limits(run) == room.Limits(100 * MIB, 50)
-    local = {"etcd": {"local": {"maintenance": {"minimumSize": "1Gi", "freePercent": 30}}}}
+    assert room.limits(run) == room.Limits(100 * MIB, 50, 2048 * MIB)
+    maintenance = {"minimumSize": "1Gi", "freePercent": 30}
+    local = {"etcd": {"local": {"maintenance": maintenance, "extraArgs": {"quota-backend-bytes": str(500 * MIB)}}}}
     own = fake_run(samples.document({"components": local}), FakeCluster("host cluster"), stored=samples.state())
-    assert room.limits(own) == room.Limits(1024 * MIB, 30)
+    assert room.limits(own) == room.Limits(1024 * MIB, 30, 500 * MIB)

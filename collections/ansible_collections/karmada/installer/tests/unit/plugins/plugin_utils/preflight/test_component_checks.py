@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import Component, settings_path
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host, problems
@@ -104,6 +105,31 @@ def test_every_unknown_gate_is_told_and_gates_of_other_components_are_unknown() 
         "karmadaScheduler.featureGates.Nonsense",
         "karmadaWebhook.featureGates.WatchList",
     }
+
+
+OWN_FLAGS = [(component, flag) for component in COMPONENTS for flag in component.own_flags]
+
+
+@pytest.mark.parametrize(
+    ("component", "flag"), OWN_FLAGS, ids=[f"{component.name}-{flag}" for component, flag in OWN_FLAGS]
+)
+def test_a_flag_by_which_the_installer_knows_members_and_their_data_is_refused(component: Component, flag: str) -> None:
+    spec = {"components": {component.field: settings_in(component, extraArgs={flag: "x"}, imageTag="own")}}
+    found = [each for each in problems(fake_run(document(spec), host())) if each.reason is Reason.INVALID_FLAG]
+    (problem,) = found
+    assert problem.where == f"{settings_path(component)}.extraArgs.{flag}"
+    assert problem.remedy.startswith("take it out")
+    assert ("backup" in problem.remedy) == (component is ETCD)
+
+
+def test_own_flags_are_of_etcd_and_of_every_client_of_it() -> None:
+    found = rendered({"components": OPTIONAL})
+    clients = {
+        each.name for each in COMPONENTS if "etcd-servers" in each.arguments(found.spec, found.layout, each.ports)
+    }
+    assert {component.name for component, _flag in OWN_FLAGS} == {ETCD.name, *clients}
+    for component, flag in OWN_FLAGS:
+        assert flag in known_flags.flags(component, releases.newest())
 
 
 def test_flags_and_gates_are_known_of_every_release_and_component() -> None:
