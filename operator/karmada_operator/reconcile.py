@@ -251,6 +251,10 @@ def _next_run(  # noqa: PLR0911 - a line for each thing that may be seen
     seen: Seen, memory: Memory, now: float, around: Around
 ) -> Action:
     order, changes = order_of(seen, around), Lane.DELETIONS if seen.deleting else Lane.CHANGES
+    before = memory.done or memory.failed
+    if before is not None and not order.run_now:
+        # A word that was taken away asks for nothing.
+        order = replace(order, run_now=before.run_now)
     if order == memory.failed:
         if seen.deleting and around.going and not order.dry_run:
             # The cluster removes what is in the namespace, our rights there among it.
@@ -271,7 +275,6 @@ def _next_run(  # noqa: PLR0911 - a line for each thing that may be seen
     if memory.done is None and memory.failed is None and seen.settled and not seen.deleting and not memory.uid:
         lane = Lane.CHANGES if memory.doubt else Lane.ROUTINE
         return Start(order, lane, memory.doubt or "the operator has just started")
-    before = memory.done or memory.failed
     if before is None and memory.uid and not seen.deleting:
         return Start(order, changes, "the last run was cancelled")
     return Start(order, changes, _difference(before, order))

@@ -69,6 +69,16 @@ def test_what_starts_a_run(change: dict[str, Any], why: str) -> None:
     assert decide(changed, after(SEEN, Outcome.FAILED), 1.0) == Start(order_of(changed), Lane.CHANGES, why)
 
 
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED])
+def test_a_word_that_is_taken_away_asks_for_nothing(outcome: Outcome) -> None:
+    asked = replace(SEEN, wishes=Wishes(run_now="w"))
+    memory = after(asked, outcome)
+    assert isinstance(decide(SEEN, memory, 1.0), Wait)
+    assert isinstance(decide(asked, memory, 1.0), Wait), "nor does the same one that comes back"
+    for change in ({"generation": 2}, {"wishes": Wishes(run_now="v")}):
+        assert isinstance(decide(replace(SEEN, **change), memory, 1.0), Start)  # type: ignore[arg-type] # fields of it
+
+
 def test_a_secret_that_changed_starts_a_run() -> None:
     action = decide(SEEN, after(SEEN), 1.0, Around("other"))
     assert isinstance(action, Start)
