@@ -265,7 +265,9 @@ class History(RuleBasedStateMachine):
             self._may_look(world, seen)
         else:
             assert order == world.wanted
-            assert seen.wishes.run_now or action.why != "run-now asks for it", "a word that is not there asks for nothing"
+            assert seen.wishes.run_now or action.why != "run-now asks for it", (
+                "a word that is not there asks for nothing"
+            )
             assert (action.lane is Lane.DELETIONS) == seen.deleting == (order.operation is Operation.REMOVE)
             if memory.uid == seen.uid and memory.done == order and world.now < memory.next_at:
                 self._answers_a_doubt(world, action)
