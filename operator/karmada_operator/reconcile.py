@@ -52,6 +52,8 @@ MENDED_BY_EDITS = frozenset(
         Reason.RESTORE_NOT_CONFIRMED,
     }
 )
+#: Those of them that an edit of an EtcdBackup or EtcdRestore mends; the others are about the control plane beside it.
+_MENDED_BESIDE = frozenset({Reason.CONFIRMATION_REQUIRED, Reason.INVALID_ARGUMENT, Reason.RESTORE_NOT_CONFIRMED})
 
 #: Words and reason for a control plane that is held, by why that is. Else a restore holds all of it.
 _HELD: Mapping[str, tuple[str, str]] = {
@@ -447,7 +449,8 @@ def ended(  # noqa: PLR0913 - what a run may tell
         return replace(plain, done=None)
     failures = memory.failures + 1 if repeats(order, memory.failed) else 1
     moved = Reason.MOVED in reasons
-    hopeless = moved or (bool(reasons) and reasons <= MENDED_BY_EDITS)
+    of_control_plane = order.operation in (Operation.INSTALL, Operation.REMOVE)
+    hopeless = moved or (bool(reasons) and reasons <= (MENDED_BY_EDITS if of_control_plane else _MENDED_BESIDE))
     pause = max(period, LONGEST_RETRY) if hopeless else back_off(failures)
     if Reason.QUARANTINED in reasons:
         # By then the status says so, and it waits for the end of that.
