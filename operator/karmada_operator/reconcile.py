@@ -275,8 +275,9 @@ def _next_run(  # noqa: PLR0911 - a line for each thing that may be seen
     if not seen.deleting and now < (until := _still_at(seen, memory, now)):
         return Wait(f"the next run begins when its document has not changed for {STILL:.0f} s", until, "BeingEdited")
     if memory.done is None and memory.failed is None and seen.settled and not seen.deleting and not memory.uid:
-        lane = Lane.CHANGES if memory.doubt else Lane.ROUTINE
-        return Start(order, lane, memory.doubt or "the operator has just started")
+        # One that does not work waits for nobody's first look.
+        why = memory.doubt or around.trouble or (around.suspicion if seen.on_hosts else "")
+        return Start(order, Lane.CHANGES if why else Lane.ROUTINE, why or "the operator has just started")
     if before is None and memory.uid and not seen.deleting:
         return Start(order, changes, "the last run was cancelled")
     return Start(order, changes, _difference(before, order))

@@ -53,6 +53,19 @@ def test_a_new_object_is_a_change_and_a_settled_one_a_look() -> None:
     assert decide(settled, Memory(), 0.0) == Start(order_of(SEEN), Lane.ROUTINE, "the operator has just started")
 
 
+def test_one_that_does_not_work_when_the_operator_starts_waits_for_no_other() -> None:
+    """The first looks come one after the other, and none while one fails that worked."""
+    settled = replace(SEEN, settled=True)
+    for seen in (settled, replace(settled, on_hosts=True)):
+        trouble = decide(seen, Memory(), 0.0, Around(trouble="the API server does not answer"))
+        assert trouble == Start(order_of(seen), Lane.CHANGES, "the API server does not answer")
+        sign = decide(seen, Memory(), 0.0, Around(suspicion="nobody renews the Lease of x"))
+        # In pods, what does not run is seen there.
+        lane = Lane.CHANGES if seen.on_hosts else Lane.ROUTINE
+        assert isinstance(sign, Start)
+        assert (sign.lane, sign.order) == (lane, order_of(seen))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -157,9 +157,10 @@ class History(RuleBasedStateMachine):
         super().__init__()
         self.world = _World()
 
-    @initialize(on_hosts=st.booleans(), installed=st.booleans())
-    def begins(self, on_hosts: bool, installed: bool) -> None:
-        self._edit(on_hosts=on_hosts)
+    @initialize(on_hosts=st.booleans(), settled=st.booleans(), installed=st.booleans())
+    def begins(self, on_hosts: bool, settled: bool, installed: bool) -> None:
+        """As an operator finds it that starts: ``settled`` by an earlier one, or new. Or ``installed`` by this one."""
+        self._edit(on_hosts=on_hosts, settled=settled)
         if installed and self.world.seen:
             self.world.begins(Start(order_of(self.world.seen), Lane.CHANGES, "it is new"))
             self.world.ends(Outcome.SUCCEEDED)
@@ -171,7 +172,7 @@ class History(RuleBasedStateMachine):
     @rule()
     def edit(self) -> None:
         if self.world.seen:
-            self._edit(generation=self.world.seen.generation + 1)
+            self._edit(generation=self.world.seen.generation + 1, settled=False)
 
     @rule(paused=st.booleans(), dry_run=st.booleans(), bad=st.booleans(), token=st.sampled_from(["", "a", "b"]))
     def annotate(self, paused: bool, dry_run: bool, bad: bool, token: str) -> None:
@@ -268,6 +269,10 @@ class History(RuleBasedStateMachine):
             assert seen.wishes.run_now or action.why != "run-now asks for it", (
                 "a word that is not there asks for nothing"
             )
+            if action.lane is Lane.ROUTINE and memory.done is None:
+                sign = world.around.trouble or memory.doubt or (seen.on_hosts and world.around.suspicion)
+                assert seen.settled, "what is new waits for nobody's first look"
+                assert not sign, "nor does what does not work"
             assert (action.lane is Lane.DELETIONS) == seen.deleting == (order.operation is Operation.REMOVE)
             if memory.uid == seen.uid and memory.done == order and world.now < memory.next_at:
                 self._answers_a_doubt(world, action)
