@@ -82,7 +82,8 @@ def decide(
     around: Around = NOTHING_AROUND,
 ) -> Action:
     """Next action; None means that the object is gone. ``now`` is of a monotonic clock, ``clock`` the time in UTC."""
-    goes = "the control plane goes" if beside.deployment is None or beside.deployment.deleting else ""
+    # One that is not seen may not have been listed yet; whoever goes is seen to be deleted before it is gone.
+    goes = "the control plane goes" if beside.deployment and beside.deployment.deleting else ""
     return decide_by(
         seen,
         memory,

@@ -52,6 +52,8 @@ MENDED_BY_EDITS = frozenset(
         Reason.RESTORE_NOT_CONFIRMED,
     }
 )
+#: Those of them that an edit of an EtcdBackup or EtcdRestore mends; the others are about the control plane beside it.
+_MENDED_BESIDE = frozenset({Reason.CONFIRMATION_REQUIRED, Reason.INVALID_ARGUMENT, Reason.RESTORE_NOT_CONFIRMED})
 
 #: Words and reason for a control plane that is held, by why that is. Else a restore holds all of it.
 _HELD: Mapping[str, tuple[str, str]] = {
@@ -251,6 +253,10 @@ def _next_run(  # noqa: PLR0911 - a line for each thing that may be seen
     seen: Seen, memory: Memory, now: float, around: Around
 ) -> Action:
     order, changes = order_of(seen, around), Lane.DELETIONS if seen.deleting else Lane.CHANGES
+    before = memory.done or memory.failed
+    if before is not None and not order.run_now:
+        # A word that was taken away asks for nothing.
+        order = replace(order, run_now=before.run_now)
     if order == memory.failed:
         if seen.deleting and around.going and not order.dry_run:
             # The cluster removes what is in the namespace, our rights there among it.
@@ -269,9 +275,9 @@ def _next_run(  # noqa: PLR0911 - a line for each thing that may be seen
     if not seen.deleting and now < (until := _still_at(seen, memory, now)):
         return Wait(f"the next run begins when its document has not changed for {STILL:.0f} s", until, "BeingEdited")
     if memory.done is None and memory.failed is None and seen.settled and not seen.deleting and not memory.uid:
-        lane = Lane.CHANGES if memory.doubt else Lane.ROUTINE
-        return Start(order, lane, memory.doubt or "the operator has just started")
-    before = memory.done or memory.failed
+        # One that does not work waits for nobody's first look.
+        why = memory.doubt or around.trouble or (around.suspicion if seen.on_hosts else "")
+        return Start(order, Lane.CHANGES if why else Lane.ROUTINE, why or "the operator has just started")
     if before is None and memory.uid and not seen.deleting:
         return Start(order, changes, "the last run was cancelled")
     return Start(order, changes, _difference(before, order))
@@ -444,7 +450,8 @@ def ended(  # noqa: PLR0913 - what a run may tell
         return replace(plain, done=None)
     failures = memory.failures + 1 if repeats(order, memory.failed) else 1
     moved = Reason.MOVED in reasons
-    hopeless = moved or (bool(reasons) and reasons <= MENDED_BY_EDITS)
+    of_control_plane = order.operation in (Operation.INSTALL, Operation.REMOVE)
+    hopeless = moved or (bool(reasons) and reasons <= (MENDED_BY_EDITS if of_control_plane else _MENDED_BESIDE))
     pause = max(period, LONGEST_RETRY) if hopeless else back_off(failures)
     if Reason.QUARANTINED in reasons:
         # By then the status says so, and it waits for the end of that.

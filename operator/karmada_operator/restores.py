@@ -27,7 +27,7 @@ from .actions import Action, Start, Wait
 from .backups import belonging, hindrance
 from .kinds import Lane
 from .orders import NOTHING_AROUND, Around, Beside, Operation, Order, Restore, Seen
-from .reconcile import Memory, decide_by, ends_with_object
+from .reconcile import Memory, decide_by, ends_with_object, repeats
 
 PENDING, AWAITS, FAILED = "Pending", "AwaitsConfirmation", "Failed"
 RESTORING, QUARANTINED, RELEASING, UNDOING = "Restoring", "Quarantined", "Releasing", "Undoing"
@@ -114,21 +114,23 @@ def _next_run(seen: Seen, restore: Restore, memory: Memory, now: float, beside: 
     operation, idle = _wanted(seen, restore, memory, beside)
     if operation is None:
         return idle
-    # Steps after the quarantine need no Secret, and no word.
+    # Steps after the quarantine need no Secret, and a word or an edit only after a failure.
     judges, named = operation is Operation.RESTORE, restore.named if operation is Operation.RELEASE else parts.Named()
     order = Order(
         operation,
         seen.uid,
         seen.generation if judges else 0,
-        run_now=seen.wishes.run_now if judges else "",
+        run_now=seen.wishes.run_now or (memory.failed.run_now if memory.failed else ""),
         inputs=around.inputs if judges else "",
+        document=seen.generation,
         parts=named.parts,
         kept=named.kept,
         let_go=named.let_go,
     )
-    if order == memory.done:
+    done = memory.done if judges or memory.done is None else replace(memory.done, run_now=order.run_now)
+    if order == done:
         return idle if restore.phase == PARTLY_RELEASED else Wait("its end is being told")
-    if order == memory.failed and now < memory.retry_at:
+    if repeats(order, memory.failed) and now < memory.retry_at:
         if restore.phase == AWAITS:
             return _awaits(restore, memory.retry_at)
         return Wait("the last run failed", memory.retry_at, "Failed")

@@ -117,9 +117,9 @@ def spec_of(key: Key, kind: Kind, seen: Seen, order: Order, *, dead: Sequence[st
     )
 
 
-def _is_suspect(seen: Seen | None, generation: int) -> bool:
-    """Return whether an object is still as it was when its run failed, and nobody has paused it since."""
-    return seen is not None and seen.generation == generation and not seen.wishes.paused
+def _is_suspect(seen: Seen | None, generation: int, until: float) -> bool:
+    """Return whether an object is still as it was when its run failed, nobody has paused it, and its time is not up."""
+    return seen is not None and seen.generation == generation and not seen.wishes.paused and time.monotonic() < until
 
 
 class Runs:
@@ -152,9 +152,10 @@ class Runs:
         self._left: dict[Key, tuple[Left, Order]] = {}
         #: Ids of the last runs of a control plane that did not succeed and whose processes were seen gone.
         self._dead: dict[Instance, tuple[str, ...]] = {}
-        #: Control planes that worked until a run of this process failed, with the generation that it was for; and by
-        #: object that was held back because of them, the word of run-now that it had then.
-        self._suspects: dict[Key, int] = {}
+        #: Control planes that worked until a run of this process failed, with the generation that it was for and the
+        #: time up to which they hold others back; and by object that was held back because of them, the word of
+        #: run-now that it had then.
+        self._suspects: dict[Key, tuple[int, float]] = {}
         self._words: dict[Key, str] = {}
 
     def find_left(self) -> None:
@@ -226,12 +227,13 @@ class Runs:
     def waits_for_suspects(self, key: Key, order: Order, seen: Callable[[Key], Seen | None]) -> bool:
         """Return whether an order is put off because another control plane worked until a run of this process failed.
 
-        One that was paused or edited since holds nobody back: its user has taken it in hand. A word of run-now lets one
+        One that was paused or edited since holds nobody back: its user has taken it in hand. Nor does one after a
+        period: then one more is looked at, which may hold back the rest in its turn. A word of run-now lets one
         run that is held, if it was not there when that was seen to be held first. ``seen`` looks at an object.
         """
         with self._guard:
-            suspects = {each: generation for each, generation in self._suspects.items() if each != key}
-        if not any(_is_suspect(seen(each), generation) for each, generation in suspects.items()):
+            suspects = {each: as_of for each, as_of in self._suspects.items() if each != key}
+        if not any(_is_suspect(seen(each), *as_of) for each, as_of in suspects.items()):
             return False
         with self._guard:
             return order.run_now in ("", self._words.setdefault(key, order.run_now))
@@ -360,4 +362,4 @@ class Runs:
             if ending.outcome is Outcome.SUCCEEDED:
                 self._suspects.pop(key, None)
             elif lane is Lane.ROUTINE and not seen.failing and ending.outcome is not Outcome.CANCELLED:
-                self._suspects[key] = seen.generation
+                self._suspects[key] = seen.generation, time.monotonic() + self._kinds[key.kind].period

@@ -8,7 +8,9 @@ least recently, so that one with a hundred objects does not keep another one wai
 A key that waits for a run keeps its place while it is looked at in between (lane ``quick``), as often as that may be.
 
 Keys of one group, a control plane with what belongs to it, are worked on one after the other: a restore comes before an
-install, and a backup last. Looks (lane ``quick``) are for all at any time.
+install, and a backup last. A restore or a deletion holds what comes after it also while its lane is full; any other
+does while there is room for it, so that no backup waits for hundreds of installs. Looks (lane ``quick``) are for all at
+any time.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ BOUNDS: Mapping[Lane, int] = {
 }
 #: Order in which keys of one group have their turn.
 RANK = (Lane.RESTORES, Lane.DELETIONS, Lane.CHANGES, Lane.ROUTINE, Lane.BACKUPS)
+#: Lanes that keep the turn of their group also while they are full.
+_KEEP = (Lane.RESTORES, Lane.DELETIONS)
 
 
 @dataclass
@@ -155,16 +159,17 @@ class WorkQueue:
         busy = Counter(each.lane for each in self._active.values())
         taken = {each.group for each in self._active.values() if each.lane is not Lane.QUICK}
         due = {key: each for key, each in self._waiting.items() if each.due <= now}
+        room = {lane for lane in Lane if busy[lane] < self.bounds[lane]}
         first: dict[Hashable, int] = {}
         for each in due.values():
-            if each.lane is not Lane.QUICK:
+            if each.lane in _KEEP or (each.lane in room and each.lane is not Lane.QUICK):
                 rank = RANK.index(each.lane)
                 first[each.group] = min(rank, first.get(each.group, rank))
         ready = [
             (self._served[each.lane, key.namespace], each.turn, key)
             for key, each in due.items()
             if key not in self._active
-            and busy[each.lane] < self.bounds[each.lane]
+            and each.lane in room
             and (each.lane is Lane.QUICK or (each.group not in taken and RANK.index(each.lane) == first[each.group]))
         ]
         if not ready:

@@ -110,6 +110,16 @@ def test_one_is_taken_for_a_word_once_also_by_the_operator_after_this_one() -> N
     assert isinstance(decide(told, Memory(), 0.0, NOW, BESIDE), Wait)
 
 
+def test_one_that_fails_for_its_control_plane_is_tried_again_after_ten_minutes_at_most() -> None:
+    action = decide(seen(carried_out=0), Memory(), 0.0, NOW, BESIDE)
+    assert isinstance(action, Start)
+    memory, broken = Memory(), frozenset({Reason.INVALID_OVERLAY})
+    for _ in range(9):
+        running = started(memory, action.order)
+        memory = ended(running, Outcome.FAILED, 0.0, period=21600, chance=0.0, reasons=broken)
+    assert memory.retry_at == 600.0
+
+
 @pytest.mark.parametrize("text", ["{{ lookup('pipe', 'id') }}", "$(id)", "a\nb"])
 def test_a_word_that_is_none_starts_nothing(text: str) -> None:
     assert isinstance(decide(seen(annotations={RUN_NOW: text}), Memory(), 0.0, NOW, BESIDE), Refuse)
@@ -173,7 +183,9 @@ def test_what_ends_a_run(now: Seen | None, beside: Beside, why: str) -> None:
     assert isinstance(action, Start)
     memory = started(Memory(), action.order)
     assert decide(now, memory, 0.0, NOW, beside) == Cancel(why)
-    assert decide(seen(), memory, 0.0, NOW, BESIDE) == Wait("a run is under way")
+    for goes_on in (BESIDE, Beside()):
+        # An operator that starts may see its control plane later than the run that an earlier one has left.
+        assert decide(seen(), memory, 0.0, NOW, goes_on) == Wait("a run is under way")
 
 
 def test_its_age_is_told_in_words_that_stay() -> None:

@@ -53,6 +53,19 @@ def test_a_new_object_is_a_change_and_a_settled_one_a_look() -> None:
     assert decide(settled, Memory(), 0.0) == Start(order_of(SEEN), Lane.ROUTINE, "the operator has just started")
 
 
+def test_one_that_does_not_work_when_the_operator_starts_waits_for_no_other() -> None:
+    """The first looks come one after the other, and none while one fails that worked."""
+    settled = replace(SEEN, settled=True)
+    for seen in (settled, replace(settled, on_hosts=True)):
+        trouble = decide(seen, Memory(), 0.0, Around(trouble="the API server does not answer"))
+        assert trouble == Start(order_of(seen), Lane.CHANGES, "the API server does not answer")
+        sign = decide(seen, Memory(), 0.0, Around(suspicion="nobody renews the Lease of x"))
+        # In pods, what does not run is seen there.
+        lane = Lane.CHANGES if seen.on_hosts else Lane.ROUTINE
+        assert isinstance(sign, Start)
+        assert (sign.lane, sign.order) == (lane, order_of(seen))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -67,6 +80,16 @@ def test_what_starts_a_run(change: dict[str, Any], why: str) -> None:
     assert decide(changed, after(SEEN), 1.0) == Start(order_of(changed), Lane.CHANGES, why)
     # Back-off is for the order that failed, not for its correction.
     assert decide(changed, after(SEEN, Outcome.FAILED), 1.0) == Start(order_of(changed), Lane.CHANGES, why)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED])
+def test_a_word_that_is_taken_away_asks_for_nothing(outcome: Outcome) -> None:
+    asked = replace(SEEN, wishes=Wishes(run_now="w"))
+    memory = after(asked, outcome)
+    assert isinstance(decide(SEEN, memory, 1.0), Wait)
+    assert isinstance(decide(asked, memory, 1.0), Wait), "nor does the same one that comes back"
+    for change in ({"generation": 2}, {"wishes": Wishes(run_now="v")}):
+        assert isinstance(decide(replace(SEEN, **change), memory, 1.0), Start)  # type: ignore[arg-type] # fields of it
 
 
 def test_a_secret_that_changed_starts_a_run() -> None:

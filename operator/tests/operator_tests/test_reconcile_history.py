@@ -79,6 +79,15 @@ class _World:
     excuses: int = 0
     passes: bool = False
 
+    @property
+    def wanted(self) -> Order:
+        """Order for which the object asks; where it has no word any more, the last one stays."""
+        assert self.seen
+        order, known = order_of(self.seen, self.around), self.memory.done or self.memory.failed
+        if known is None or order.run_now or self.memory.uid not in ("", self.seen.uid):
+            return order
+        return replace(order, run_now=known.run_now)
+
     def begins(self, action: Start) -> None:
         """Start a run."""
         assert self.seen
@@ -148,9 +157,10 @@ class History(RuleBasedStateMachine):
         super().__init__()
         self.world = _World()
 
-    @initialize(on_hosts=st.booleans(), installed=st.booleans())
-    def begins(self, on_hosts: bool, installed: bool) -> None:
-        self._edit(on_hosts=on_hosts)
+    @initialize(on_hosts=st.booleans(), settled=st.booleans(), installed=st.booleans())
+    def begins(self, on_hosts: bool, settled: bool, installed: bool) -> None:
+        """As an operator finds it that starts: ``settled`` by an earlier one, or new. Or ``installed`` by this one."""
+        self._edit(on_hosts=on_hosts, settled=settled)
         if installed and self.world.seen:
             self.world.begins(Start(order_of(self.world.seen), Lane.CHANGES, "it is new"))
             self.world.ends(Outcome.SUCCEEDED)
@@ -162,13 +172,19 @@ class History(RuleBasedStateMachine):
     @rule()
     def edit(self) -> None:
         if self.world.seen:
-            self._edit(generation=self.world.seen.generation + 1)
+            self._edit(generation=self.world.seen.generation + 1, settled=False)
 
     @rule(paused=st.booleans(), dry_run=st.booleans(), bad=st.booleans(), token=st.sampled_from(["", "a", "b"]))
     def annotate(self, paused: bool, dry_run: bool, bad: bool, token: str) -> None:
         wishes = replace(BAD if bad else Wishes(), paused=paused, dry_run=dry_run, run_now=token)
         if self.world.seen and wishes != self.world.seen.wishes:
             self._edit(wishes=wishes)
+
+    @rule(token=st.sampled_from(["", "a", "b"]))
+    def ask(self, token: str) -> None:
+        """Change nothing but the word of run-now, or take it away."""
+        if self.world.seen:
+            self._edit(wishes=replace(self.world.seen.wishes, run_now=token))
 
     @rule(keep=st.booleans())
     def delete(self, keep: bool) -> None:
@@ -249,7 +265,14 @@ class History(RuleBasedStateMachine):
             assert not seen.deleting
             self._may_look(world, seen)
         else:
-            assert order == order_of(seen, world.around)
+            assert order == world.wanted
+            assert seen.wishes.run_now or action.why != "run-now asks for it", (
+                "a word that is not there asks for nothing"
+            )
+            if action.lane is Lane.ROUTINE and memory.done is None:
+                sign = world.around.trouble or memory.doubt or (seen.on_hosts and world.around.suspicion)
+                assert seen.settled, "what is new waits for nobody's first look"
+                assert not sign, "nor does what does not work"
             assert (action.lane is Lane.DELETIONS) == seen.deleting == (order.operation is Operation.REMOVE)
             if memory.uid == seen.uid and memory.done == order and world.now < memory.next_at:
                 self._answers_a_doubt(world, action)
@@ -259,7 +282,7 @@ class History(RuleBasedStateMachine):
 
     def _may_look(self, world: _World, seen: Seen) -> None:
         """A look comes where nothing else is to be done, and no sooner after another one than that has a reason."""
-        order, memory = order_of(seen, world.around), world.memory
+        order, memory = world.wanted, world.memory
         assert memory.done == order or (memory.moved is not None and memory.failed == order)
         if world.looked_at is not None:
             soonest = LOOK_AGAIN if seen.on_hosts or memory.moved is not None else BY_ITSELF
@@ -280,6 +303,13 @@ class History(RuleBasedStateMachine):
     @rule(outcome=st.sampled_from(list(Outcome)), reasons=st.sampled_from(REASONS), chance=st.floats(0, 0.999))
     def run_ends(self, outcome: Outcome, reasons: frozenset[str], chance: float) -> None:
         self.world.ends(outcome, reasons, chance)
+
+    @rule()
+    def a_run_succeeds(self) -> None:
+        """What is due is done without another event in its course."""
+        self.operator_looks()
+        if self.world.memory.running is not None and not self.world.memory.cancelled:
+            self.world.ends(Outcome.SUCCEEDED)
 
     @invariant()
     def everything_settles(self) -> None:
@@ -312,9 +342,9 @@ class History(RuleBasedStateMachine):
             self._is_carried_out(world, world.seen)
 
     def _is_carried_out(self, world: _World, seen: Seen) -> None:
-        if world.hopeless is not None and world.memory.failed == order_of(seen, world.around):
+        if world.hopeless is not None and world.memory.failed == world.wanted:
             return
-        assert world.memory.done == order_of(seen, world.around)
+        assert world.memory.done == world.wanted
         if seen.deleting or seen.wishes.dry_run:
             return
         assert world.installed == (seen.generation, world.around.inputs)

@@ -192,6 +192,33 @@ def test_in_quarantine_a_word_has_it_compared_again() -> None:
     assert isinstance(decide(asked, memory, 0.0, BESIDE), Start)
 
 
+@pytest.mark.parametrize("operation", [Operation.RELEASE, Operation.UNDO])
+def test_what_is_mended_beside_it_is_tried_again_soon_or_at_once_for_a_word_or_an_edit(operation: Operation) -> None:
+    """Such as an overlay of the control plane, of which its own document knows nothing."""
+    decision = {Operation.RELEASE: RELEASE, Operation.UNDO: UNDO}[operation]
+    held = seen(3, phase="Quarantined", decision=decision, earlier=NONE_EARLIER)
+    first = decide(held, Memory(), 0.0, BESIDE)
+    assert isinstance(first, Start)
+    assert first.order.operation is operation
+    kept: dict[str, Any] = {"period": 21600, "chance": 0.0}
+    memory = Memory()
+    for _ in range(9):
+        broken = frozenset({Reason.INVALID_OVERLAY})
+        memory = ended(started(memory, first.order), Outcome.FAILED, 0.0, reasons=broken, **kept)
+    assert decide(held, memory, 599.0, BESIDE) == Wait("the last run failed", 600.0, "Failed")
+    assert isinstance(decide(held, memory, 600.0, BESIDE), Start)
+    asked = replace(held, wishes=replace(held.wishes, run_now="mended"))
+    for changed in (asked, replace(held, generation=4)):
+        again = decide(changed, memory, 1.0, BESIDE)
+        assert isinstance(again, Start)
+        assert again.order.operation is operation
+        done = ended(started(memory, again.order), Outcome.SUCCEEDED, 1.0, **kept)
+        failed = ended(started(memory, again.order), Outcome.FAILED, 1.0, **kept)
+        assert isinstance(decide(replace(changed, wishes=held.wishes), failed, 2.0, BESIDE), Wait), "it is taken away"
+        for late in (held, asked):
+            assert decide(late, done, 2.0, BESIDE) == Wait("its end is being told"), "a word does nothing over again"
+
+
 def test_what_is_restored_is_not_restored_again_because_its_status_is_late() -> None:
     memory = ended(started(Memory(), Order(Operation.RESTORE, "u1", 2)), Outcome.SUCCEEDED, 0.0, period=1, chance=0.0)
     late = seen(3, phase="Restoring", carried_out=2, confirm=BACKUP, decision=RELEASE)

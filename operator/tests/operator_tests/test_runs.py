@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -285,6 +287,17 @@ def test_one_that_fails_holds_nobody_back_once_it_was_edited(
         runs_of[broken].end(Outcome.FAILED, message="registry out of reach")
         runs_of[other].end(report=READY)
         until(lambda: condition(api, "Progressing", other) == "False Idle")
+
+
+def test_one_that_fails_holds_nobody_back_for_longer_than_a_period(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with held_back(api, cluster, monkeypatch) as (operator, _, other):
+        # Of runs alone: the one that failed is not tried again meanwhile.
+        monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + KIND.period))
+        run = operator.executor.next()
+        assert run.spec.name == other
+        run.end(report=READY)
 
 
 def test_one_that_is_held_back_runs_when_it_is_asked_to(

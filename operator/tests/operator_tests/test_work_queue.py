@@ -187,9 +187,40 @@ def test_what_belongs_together_is_worked_on_one_after_the_other_restores_first_a
     assert taken(queue) == ["b"]
 
 
+def test_a_backup_does_not_wait_for_a_full_lane_of_others() -> None:
+    """After each start of an operator all control planes wait for a look, which may take hours."""
+    for lane in (Lane.ROUTINE, Lane.CHANGES):
+        queue = WorkQueue({**BOUNDS, lane: 1}, Clock(), lambda key: key.namespace)
+        queue.add(key("x", "x"), lane)
+        assert taken(queue) == ["x"]
+        for name in "ab":
+            queue.add(key(name, name), lane)
+            queue.add(key(f"backup of {name}", name), Lane.BACKUPS)
+        assert taken(queue) == ["backup of a"]
+        queue.done(key("x", "x"))
+        assert taken(queue) == ["b"], "where there is room again, it comes before its backup"
+        queue.done(key("backup of a", "a"))
+        queue.done(key("b", "b"))
+        assert taken(queue) == ["a", "backup of b"]
+
+
+def test_a_restore_that_waits_for_others_is_not_overtaken_by_its_own_control_plane(clock: Clock) -> None:
+    queue = WorkQueue(BOUNDS, clock, lambda key: key.namespace)
+    queue.add(key("other", "y"), Lane.RESTORES)
+    assert taken(queue) == ["other"]
+    for name, lane in {"r": Lane.RESTORES, "i": Lane.CHANGES, "b": Lane.BACKUPS}.items():
+        queue.add(key(name), lane)
+    assert taken(queue) == [], "an install or a backup may take longer than the restore of another one"
+    queue.done(key("other", "y"))
+    assert taken(queue) == ["r"]
+
+
+KEYS = st.builds(key, st.sampled_from("abcdef"), st.sampled_from("xy"))
+
+
 class Histories(RuleBasedStateMachine):
     """Whatever comes in whatever order: bounds hold, no key is with two workers, none of a group beside another run of
-    it or before one that comes first, and none is lost.
+    it or before one that comes first, none is lost, and none waits that may begin.
     """
 
     def __init__(self) -> None:
@@ -200,29 +231,55 @@ class Histories(RuleBasedStateMachine):
         self.waiting: dict[Key, tuple[Lane, float]] = {}
         self.active: dict[Key, Lane] = {}
 
-    @rule(name=st.sampled_from("abcdef"), namespace=st.sampled_from("xy"), lane=st.sampled_from(list(Lane)))
-    def add(self, name: str, namespace: str, lane: Lane) -> None:
-        self.queue.add(key(name, namespace), lane, 1.0)
-        self.owed.add(key(name, namespace))
-        _, before = self.waiting.get(key(name, namespace), (lane, self.clock.now + 1.0))
-        self.waiting[key(name, namespace)] = (lane, min(before, self.clock.now + 1.0))
+    @rule(found=st.lists(st.tuples(KEYS, st.sampled_from(list(Lane))), max_size=6), delay=st.sampled_from([0.0, 1.0]))
+    def add(self, found: list[tuple[Key, Lane]], delay: float) -> None:
+        for each, lane in found:
+            self.queue.add(each, lane, delay)
+            self.owed.add(each)
+            _, before = self.waiting.get(each, (lane, self.clock.now + delay))
+            self.waiting[each] = (lane, min(before, self.clock.now + delay))
+
+    def may_begin(self, each: Key) -> bool:
+        """Whether a key is due, has room in its lane, and nothing of its group is worked on or comes first.
+
+        What waits for room of its own comes first only if it is a restore or a deletion.
+        """
+        lane, at = self.waiting[each]
+        if each in self.active or at > self.clock.now or not self.has_room(lane):
+            return False
+        if lane is Lane.QUICK:
+            return True
+        beside = [group(other) for other, active in self.active.items() if active is not Lane.QUICK]
+        of_group = [
+            other
+            for key, (other, at) in self.waiting.items()
+            if group(key) == group(each) and at <= self.clock.now and other is not Lane.QUICK
+        ]
+        first = [other for other in of_group if other in (Lane.RESTORES, Lane.DELETIONS) or self.has_room(other)]
+        return group(each) not in beside and all(RANK.index(lane) <= RANK.index(other) for other in first)
+
+    def has_room(self, lane: Lane) -> bool:
+        return sum(each is lane for each in self.active.values()) < BOUNDS[lane]
 
     @rule()
     def take(self) -> None:
+        """Take all that may begin."""
+        while self.takes_one():
+            pass
+
+    def takes_one(self) -> bool:
+        may_begin = [each for each in self.waiting if self.may_begin(each)]
         turn = self.queue.take(0)
+        assert bool(turn) == bool(may_begin), may_begin
         if turn:
+            assert turn.key in may_begin
             assert turn.key not in self.active
             assert turn.key in self.owed
             self.owed.remove(turn.key)
             del self.waiting[turn.key]
-            if turn.lane is not Lane.QUICK:
-                beside = [each for each, lane in self.active.items() if lane is not Lane.QUICK]
-                assert group(turn.key) not in map(group, beside)
-                due = [(each, lane) for each, (lane, at) in self.waiting.items() if at <= self.clock.now]
-                first = [RANK.index(lane) for each, lane in due if group(each) == group(turn.key) and lane in RANK]
-                assert RANK.index(turn.lane) <= min(first, default=len(RANK))
             self.active[turn.key] = turn.lane
             assert sum(lane is turn.lane for lane in self.active.values()) <= BOUNDS[turn.lane]
+        return turn is not None
 
     @precondition(lambda self: self.active)
     @rule(data=st.data())
