@@ -110,7 +110,7 @@ def _registration(run: Run, entries: list[MemberEntry], *, noted: bool) -> dict[
     for name, problem in member_plan.same_cluster(identities, registered).items():
         outcomes[name] = Outcome(name)
         outcomes[name].failed_as(BrokenMember.of_problems(name, [problem]))
-    if noted:
+    if noted and run.store.later:
         _leave_unrecorded(run, entries, outcomes)
     work = [entry for entry in entries if _is_due(entry, outcomes[entry.name], run)]
     holders = frozenset[str]().union(*(outcomes[entry.name].holders for entry in work))
