@@ -30,7 +30,6 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memo
     assert_is_well,
     assert_is_well_without,
     hosts,
-    installed_in,
     killed_worlds,
     names,
     peer_url,
@@ -44,11 +43,6 @@ MOMENTS = int(os.environ.get("ETCD_MOMENTS", "3"))
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     without_pauses(monkeypatch)
-
-
-@pytest.fixture
-def installed(tmp_path: Path) -> Installed:
-    return installed_in(tmp_path)
 
 
 # -- without trouble ---------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memo
     HostsOfEtcd,
     Installed,
     hosts,
-    installed_in,
     names,
 )
 from ansible_collections.karmada.installer.tests.unit.support.etcd_runs import without_pauses
@@ -24,11 +22,6 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_runs import w
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     without_pauses(monkeypatch)
-
-
-@pytest.fixture
-def installed(tmp_path: Path) -> Installed:
-    return installed_in(tmp_path)
 
 
 def restarted(world: HostsOfEtcd, outdated: Sequence[str]) -> list[str]:

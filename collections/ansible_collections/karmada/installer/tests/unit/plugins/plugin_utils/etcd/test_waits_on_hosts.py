@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_on_hosts, patience, seen_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import plan_types as steps
@@ -12,7 +10,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memory import (
     Installed,
     hosts,
-    installed_in,
     names,
 )
 from ansible_collections.karmada.installer.tests.unit.support.etcd_runs import without_pauses
@@ -21,11 +18,6 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_runs import w
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     without_pauses(monkeypatch)
-
-
-@pytest.fixture
-def installed(tmp_path: Path) -> Installed:
-    return installed_in(tmp_path)
 
 
 def test_whoever_waits_is_told_for_what_every_half_minute(

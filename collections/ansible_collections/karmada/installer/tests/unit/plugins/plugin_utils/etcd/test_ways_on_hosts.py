@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import ways_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
@@ -14,15 +11,8 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memo
     HostsOfEtcd,
     Installed,
     hosts,
-    installed_in,
     names,
 )
-
-
-@pytest.fixture
-def installed(tmp_path: Path) -> Installed:
-    return installed_in(tmp_path)
-
 
 FIVE = hosts(names(1, 2, 3, 4, 5))
 
