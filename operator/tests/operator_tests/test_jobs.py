@@ -96,7 +96,12 @@ def test_a_connection_that_is_lost_loses_nothing_that_matters(
     assert (ending.outcome, ending.ok) == (Outcome.SUCCEEDED, 2)
 
 
-def test_a_pod_that_vanishes_is_not_taken_for_dead(executor: JobExecutor, api: StubApi, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("failed", "words"), [("", "its pod is gone"), ("it was active for too long", "it was active for too long")]
+)
+def test_a_pod_that_vanishes_is_not_taken_for_dead(
+    executor: JobExecutor, api: StubApi, tmp_path: Path, failed: str, words: str
+) -> None:
     """Its node may be cut off, and the run may still change things: the lock of the instance has to fall silent."""
     run = executor.start(spec(tmp_path, SLEEP))
 
@@ -104,12 +109,17 @@ def test_a_pod_that_vanishes_is_not_taken_for_dead(executor: JobExecutor, api: S
         if task.task == "Sleep":
             (pod,) = there(api, PODS)
             api.remove(PODS, "a", pod["metadata"]["name"])
-            api.objects = {key: obj for key, obj in api.objects.items() if key[0] != JOBS}
+            if failed:
+                (job,) = there(api, JOBS)
+                why = {"type": "Failed", "status": "True", "message": failed}
+                api.put(JOBS, {**job, "status": {"conditions": [why]}})
+            else:
+                api.objects = {key: obj for key, obj in api.objects.items() if key[0] != JOBS}
             run.look()
 
     _, ending = followed(run, vanish)
     assert (ending.outcome, ending.seen_gone) == (Outcome.LOST, False)
-    assert "its pod is gone" in ending.message
+    assert words in ending.message
 
 
 RUNNING: dict[str, Any] = {"running": {}}
